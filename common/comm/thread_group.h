@@ -1,0 +1,29 @@
+// The host group of ranks that are threads. [introduced in chapter 01]
+#pragma once
+
+#include "common/comm/group.h"
+#include "common/comm/thread_hub.h"
+
+namespace tp {
+
+class ThreadGroup final : public Group {
+ public:
+  ThreadGroup(ThreadHub& hub, int rank) : hub_(hub), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return hub_.ranks(); }
+  void barrier() override;
+  std::span<const std::byte> exchange(std::span<const std::byte> record) override;
+  void broadcast(std::vector<std::byte>& bytes, int root) override;
+  void abort(const std::string& reason) noexcept override { hub_.abort(reason); }
+
+ private:
+  Call next_call(Op op, std::size_t size, int root);
+
+  ThreadHub& hub_;
+  int rank_;
+  std::uint64_t calls_ = 0;
+  std::vector<std::byte> exchanged_;
+};
+
+}  // namespace tp

@@ -1,0 +1,67 @@
+// Command line of a chapter: the options that all chapters share, and its own. [introduced in
+// chapter 01]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tp {
+
+// The options that every chapter accepts.
+struct Options {
+  std::string device = "auto";  // auto, cpu, cuda
+  std::string comm = "auto";    // auto, threads, nccl, peer, mpi
+  std::int64_t tp = 2;          // number of ranks
+  bool tp_given = false;
+  bool uneven = false;   // allow sizes that tp does not divide
+  std::string dtype;     // storage of weights: f32, bf16, or empty for "as stored"
+  std::string kv_dtype;  // storage of the KV cache: f32
+  std::string math;      // activations: f32
+  std::uint64_t seed = 1;
+  double timeout_s = 30;  // how long a rank waits for another
+  std::string json_file;
+  std::string fault;  // a mistake to be made on purpose, empty for none
+};
+
+// An option of one chapter; the parsed value goes to `target`.
+struct ExtraOption {
+  std::string flags;  // "--max-tokens" or "--tp,--tensor-parallel-size"
+  std::variant<bool*,
+               std::int64_t*,
+               std::string*,
+               std::optional<std::int64_t>*,
+               std::optional<double>*,
+               std::optional<std::string>*,
+               std::vector<std::string>*>
+      target;
+  std::string help;
+};
+
+// A mistake that a chapter can make on purpose, to show which check catches it.
+struct Fault {
+  std::string name;
+  std::string description;
+};
+
+// What a chapter says about itself.
+struct ChapterSpec {
+  std::string number;  // "01"
+  std::string name;    // "column_row_split"
+  std::string lesson;  // one sentence
+  std::string example;
+  std::string default_dtype = "f32";  // of weights, as shown in the first lines of the output
+  std::vector<Fault> faults;
+  std::vector<ExtraOption> extra_options;
+
+  std::string binary() const { return "ch" + number + "_" + name; }
+};
+
+// Parses the command line. Returns nothing if --help was printed.
+// Errors: tp::Error (input) for an unknown option or value, all problems of values at once;
+//         tp::Error (device) if the machine or the build lacks the device or the communicator.
+std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& spec);
+
+}  // namespace tp

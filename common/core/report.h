@@ -1,0 +1,69 @@
+// What a chapter prints, and the same as JSON. [introduced in chapter 01]
+//
+// Everything is printed at once and kept for the JSON file. Times go into one marked block at the
+// end, so that the rest of the output is the same in every run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/core/compare.h"
+#include "common/core/table.h"
+
+namespace tp {
+
+class Report {
+ public:
+  using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int32_t>>;
+
+  // "== title ==" on a line of its own.
+  void section(const std::string& title);
+  void line(const std::string& text = "");
+  // Text without a line break, flushed at once: for a model that speaks.
+  void stream(const std::string& text);
+  void table(const Table& table);
+
+  // A value for the JSON file only. `path` is a JSON pointer: "/prompts/0/text".
+  void record(const std::string& path, Value value);
+
+  // A comparison with one device; prints a line and counts for the verdict.
+  void check(const Comparison& comparison);
+  // A fact that must hold, for example expect("all_reduce calls", 1, 1).
+  void expect(const std::string& name, std::int64_t found, std::int64_t wanted);
+  void expect(const std::string& name, const std::string& found, const std::string& wanted);
+
+  // A duration for the times block.
+  void time(const std::string& name, double microseconds);
+  void time(const std::string& name, const std::string& text);
+
+  // Prints the times and the last line: PASS, FAIL (k of n checks) or DONE (nothing compared).
+  // Returns the exit code, 0 or 1.
+  int finish();
+
+  // The whole report as JSON text.
+  std::string to_json() const;
+
+ private:
+  struct Check {
+    std::string name;
+    std::string found;
+    std::string wanted;
+    bool passed = false;
+    Comparison comparison;  // empty name if it was an expectation
+  };
+  struct Time {
+    std::string name;
+    std::string text;
+  };
+  void add(Check check);
+
+  std::vector<Table> tables_;
+  std::vector<std::pair<std::string, Value>> values_;
+  std::vector<Check> checks_;
+  std::vector<Time> times_;
+  bool comparing_ = false;
+};
+
+}  // namespace tp

@@ -1,0 +1,136 @@
+// A device: where one rank's tensors live, and who computes on them. [introduced in chapter 01]
+//
+// The public functions check shapes, once for all devices; the private virtual ones do the
+// arithmetic. What each operation computes, in plain loops, stands in reference_ops.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "common/core/tensor.h"
+#include "common/device/head_shard.h"
+#include "common/device/memory.h"
+#include "common/device/rope_table.h"
+#include "common/device/sum_blocks.h"
+
+namespace tp {
+
+enum class Activation : std::uint8_t {
+  silu,  // x / (1 + e^-x)
+  gelu,  // x * (1 + erf(x / sqrt 2)) / 2, the exact form
+};
+
+// The keys and values of one layer, for one sequence.
+struct KvView {
+  TensorView keys;    // [kv_heads_local, max_tokens, head_dim] f32
+  TensorView values;  // the same
+};
+
+// The dtype in which a device keeps a weight that a file stores in another: what was asked for,
+// else as it is. f16 becomes f32, since no device computes with it.
+DType storage_dtype(DType stored, std::optional<DType> asked);
+
+// One rank owns one device and calls it from one thread. Activations are f32; weights, biases and
+// norm weights are f32 or bf16 and widened exactly where they are used.
+// Errors: tp::Error if shapes or dtypes do not fit; the message names both sides.
+class Device {
+ public:
+  Device() : memory_(std::make_shared<MemoryCounter>()) {}
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // A tensor of zeros. Its bytes count under `tag` until it is destroyed.
+  Tensor allocate(const Shape& shape, DType dtype, const std::string& tag);
+  const MemoryCounter& memory() const { return *memory_; }
+
+  // Copies a tensor of the host to this device, converting the dtype where it differs, and counts
+  // the bytes read. Shapes: equal.
+  void upload(ConstTensorView host, TensorView mine);
+  // allocate and upload. Without a dtype the tensor is stored as it is (f16 as f32).
+  Tensor upload(ConstTensorView host, std::optional<DType> store_as, const std::string& tag);
+
+  // y = x W^T. The sum over the input features is done block by block, then as a tree.
+  // Shapes: x [M, K] f32, weight [N, K], y [M, N] f32; blocks cover K. Rows may be strided.
+  void matmul(ConstTensorView x, ConstTensorView weight, TensorView y, const SumBlocks& blocks);
+
+  // x += bias in every row. Shapes: x [M, N] f32, bias [N].
+  void add_bias(TensorView x, ConstTensorView bias);
+
+  // x += y. Shapes: equal, f32.
+  void add(TensorView x, ConstTensorView y);
+
+  // y = act(gate) * up. Shapes: all [M, N] f32.
+  void gated_activation(ConstTensorView gate, ConstTensorView up, TensorView y, Activation act);
+
+  // x = act(x). Shapes: x [M, N] f32. In place.
+  void activate(TensorView x, Activation act);
+
+  // Row i of y = row ids[i] of the table, or zeros if this shard does not hold that id.
+  // Shapes: table [rows.size(), H], the rows `rows` of the whole table; y [ids.size(), H] f32.
+  void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows, TensorView y);
+
+  // y = x / sqrt(mean(x^2) + eps) * weight, row by row.
+  // Shapes: x, y [M, H] f32, weight [H].
+  void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y);
+
+  // Rotates each head of row i as the token at position first_position + i. In place.
+  // Shapes: x [M, heads * head_dim] f32 with head_dim = 2 * columns of the table.
+  void rope(TensorView x, const RopeTable& table, std::int64_t first_position);
+
+  // Appends the keys and values of tokens first_position, ... to the cache.
+  // Shapes: keys, values [M, kv_heads_local * head_dim] f32.
+  void store_kv(ConstTensorView keys,
+                ConstTensorView values,
+                std::int64_t first_position,
+                KvView kv);
+
+  // Causal attention: row i attends to the tokens 0 .. first_position + i of the cache.
+  // Shapes: q, y [M, query_heads_local * head_dim] f32. Scores are scaled by 1 / sqrt(head_dim).
+  void attention(ConstTensorView q,
+                 const KvView& kv,
+                 const HeadShard& heads,
+                 std::int64_t first_position,
+                 TensorView y);
+
+ private:
+  virtual Buffer do_allocate(std::int64_t bytes) = 0;
+  virtual Place place() const = 0;
+  virtual void do_matmul(ConstTensorView x,
+                         ConstTensorView w,
+                         TensorView y,
+                         const SumBlocks& b) = 0;
+  virtual void do_add_bias(TensorView x, ConstTensorView bias) = 0;
+  virtual void do_add(TensorView x, ConstTensorView y) = 0;
+  virtual void do_gated_activation(ConstTensorView gate,
+                                   ConstTensorView up,
+                                   TensorView y,
+                                   Activation act) = 0;
+  virtual void do_activate(TensorView x, Activation act) = 0;
+  virtual void do_embed(std::span<const std::int32_t> ids,
+                        ConstTensorView table,
+                        Range rows,
+                        TensorView y) = 0;
+  virtual void do_rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) = 0;
+  virtual void do_rope(TensorView x, const RopeTable& table, std::int64_t first_position) = 0;
+  virtual void do_store_kv(ConstTensorView keys,
+                           ConstTensorView values,
+                           std::int64_t first_position,
+                           const KvView& kv) = 0;
+  virtual void do_attention(ConstTensorView q,
+                            const KvView& kv,
+                            const HeadShard& heads,
+                            std::int64_t first_position,
+                            TensorView y) = 0;
+
+  std::shared_ptr<MemoryCounter> memory_;  // shared with the tensors, which may outlive the device
+};
+
+// The CPU device. Its kernels are chosen by what this processor can do; all choices give the same
+// bits.
+std::unique_ptr<Device> make_cpu_device();
+
+}  // namespace tp

@@ -1,0 +1,177 @@
+#include "common/device/reference_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace tp::reference {
+
+namespace {
+
+constexpr int kLanes = 16;
+
+// Element i of row r, widened to f32.
+float element(ConstTensorView x, std::int64_t r, std::int64_t i) {
+  return x.dtype == DType::bf16 ? to_float(x.row<bf16>(r)[i]) : x.row<float>(r)[i];
+}
+
+// Element i of a tensor with one row of numbers: a bias or a norm weight, stored as [N] or [1, N].
+float element(ConstTensorView x, std::int64_t i) {
+  x.shape = {1, x.shape.elements()};
+  return element(x, 0, i);
+}
+
+std::vector<float> widen_row(ConstTensorView x, std::int64_t r) {
+  std::vector<float> row(static_cast<std::size_t>(x.row_elements()));
+  for (std::size_t i = 0; i < row.size(); ++i) row[i] = element(x, r, static_cast<std::int64_t>(i));
+  return row;
+}
+
+// The first half of the values, summed, plus the second half, summed.
+float sum_as_tree(const float* values, int count) {
+  if (count == 1) return values[0];
+  return sum_as_tree(values, count / 2) + sum_as_tree(values + count / 2, count - count / 2);
+}
+
+float apply(Activation act, float x) {
+  if (act == Activation::silu) return x / (1.0f + std::exp(-x));
+  return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+}
+
+}  // namespace
+
+float dot(const float* a, const float* b, std::int64_t length) {
+  std::array<float, kLanes> lanes{};
+  for (std::int64_t k = 0; k < length; ++k) {
+    float& lane = lanes[static_cast<std::size_t>(k % kLanes)];
+    lane = std::fma(a[k], b[k], lane);
+  }
+  for (std::size_t apart = kLanes / 2; apart > 0; apart /= 2)
+    for (std::size_t j = 0; j < apart; ++j) lanes[j] += lanes[j + apart];
+  return lanes[0];
+}
+
+void matmul(ConstTensorView x, ConstTensorView weight, TensorView y, const SumBlocks& blocks) {
+  for (std::int64_t n = 0; n < weight.rows(); ++n) {
+    const std::vector<float> w = widen_row(weight, n);
+    for (std::int64_t m = 0; m < x.rows(); ++m) {
+      std::array<float, kSumBlocks> sums{};
+      for (std::size_t b = 0; b < static_cast<std::size_t>(blocks.count); ++b) {
+        const std::int64_t begin = blocks.edge[b];
+        sums[b] = dot(x.row<float>(m) + begin, w.data() + begin, blocks.edge[b + 1] - begin);
+      }
+      y.row<float>(m)[n] = sum_as_tree(sums.data(), std::max(blocks.count, 1));
+    }
+  }
+}
+
+void add_bias(TensorView x, ConstTensorView bias) {
+  for (std::int64_t m = 0; m < x.rows(); ++m)
+    for (std::int64_t n = 0; n < x.row_elements(); ++n) x.row<float>(m)[n] += element(bias, n);
+}
+
+void add(TensorView x, ConstTensorView y) {
+  for (std::int64_t m = 0; m < x.rows(); ++m)
+    for (std::int64_t n = 0; n < x.row_elements(); ++n) x.row<float>(m)[n] += y.row<float>(m)[n];
+}
+
+void gated_activation(ConstTensorView gate, ConstTensorView up, TensorView y, Activation act) {
+  for (std::int64_t m = 0; m < y.rows(); ++m)
+    for (std::int64_t n = 0; n < y.row_elements(); ++n)
+      y.row<float>(m)[n] = apply(act, gate.row<float>(m)[n]) * up.row<float>(m)[n];
+}
+
+void activate(TensorView x, Activation act) {
+  for (std::int64_t m = 0; m < x.rows(); ++m)
+    for (std::int64_t n = 0; n < x.row_elements(); ++n)
+      x.row<float>(m)[n] = apply(act, x.row<float>(m)[n]);
+}
+
+void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows, TensorView y) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const bool mine = rows.contains(ids[i]);
+    for (std::int64_t n = 0; n < table.row_elements(); ++n)
+      y.row<float>(row)[n] = mine ? element(table, ids[i] - rows.begin, n) : 0.0f;
+  }
+}
+
+void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) {
+  const std::int64_t width = x.row_elements();
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    const float* row = x.row<float>(m);
+    const float mean_of_squares = dot(row, row, width) / static_cast<float>(width);
+    const float scale = 1.0f / std::sqrt(mean_of_squares + eps);
+    for (std::int64_t n = 0; n < width; ++n)
+      y.row<float>(m)[n] = row[n] * scale * element(weight, n);
+  }
+}
+
+void rope(TensorView x, const RopeTable& table, std::int64_t first_position) {
+  const std::int64_t half = table.cos.shape()[1];
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    const float* cos = table.cos.row<float>(first_position + m);
+    const float* sin = table.sin.row<float>(first_position + m);
+    for (std::int64_t head = 0; head < x.row_elements(); head += 2 * half) {
+      float* low = x.row<float>(m) + head;
+      float* high = low + half;
+      for (std::int64_t i = 0; i < half; ++i) {
+        const float a = low[i], b = high[i];
+        low[i] = a * cos[i] - b * sin[i];
+        high[i] = b * cos[i] + a * sin[i];
+      }
+    }
+  }
+}
+
+void store_kv(ConstTensorView keys,
+              ConstTensorView values,
+              std::int64_t first_position,
+              const KvView& kv) {
+  const std::int64_t head_dim = kv.keys.shape[2];
+  const auto store = [&](ConstTensorView from, std::int64_t m, std::int64_t head, TensorView to) {
+    const float* row = from.row<float>(m) + head * head_dim;
+    std::copy_n(row, head_dim, to.row<float>(head) + (first_position + m) * head_dim);
+  };
+  for (std::int64_t m = 0; m < keys.rows(); ++m) {
+    for (std::int64_t head = 0; head < kv.keys.shape[0]; ++head) {
+      store(keys, m, head, kv.keys);
+      store(values, m, head, kv.values);
+    }
+  }
+}
+
+void attention(ConstTensorView q,
+               const KvView& kv,
+               const HeadShard& heads,
+               std::int64_t first_position,
+               TensorView y) {
+  const std::int64_t head_dim = kv.keys.shape[2];
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  for (std::int64_t m = 0; m < q.rows(); ++m) {
+    const std::int64_t context = first_position + m + 1;
+    std::vector<float> weights(static_cast<std::size_t>(context));
+    for (std::int64_t head = 0; head < heads.query.size(); ++head) {
+      const float* query = q.row<float>(m) + head * head_dim;
+      const float* keys = kv.keys.row<float>(heads.kv_local(head));
+      const float* values = kv.values.row<float>(heads.kv_local(head));
+      for (std::int64_t t = 0; t < context; ++t)
+        weights[static_cast<std::size_t>(t)] = dot(query, keys + t * head_dim, head_dim) * scale;
+      const float largest = *std::max_element(weights.begin(), weights.end());
+      float sum = 0;
+      for (float& w : weights) {
+        w = std::exp(w - largest);
+        sum += w;
+      }
+      float* out = y.row<float>(m) + head * head_dim;
+      std::fill_n(out, head_dim, 0.0f);
+      for (std::int64_t t = 0; t < context; ++t)
+        for (std::int64_t i = 0; i < head_dim; ++i)
+          out[i] = std::fma(weights[static_cast<std::size_t>(t)], values[t * head_dim + i], out[i]);
+      for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
+    }
+  }
+}
+
+}  // namespace tp::reference

@@ -1,0 +1,21 @@
+// Cosines and sines of the rotary position embedding. [introduced in chapter 06]
+#pragma once
+
+#include <cstdint>
+
+#include "common/core/tensor.h"
+
+namespace tp {
+
+class Device;
+
+// Row p, column i: cos and sin of the angle p * theta^(-2i / head_dim).
+// Source: Su et al. 2021 (RoFormer), equation 15. The pairs are (i, i + head_dim / 2), as in the
+// checkpoints of Hugging Face, not (2i, 2i + 1) as in the paper.
+struct RopeTable {
+  Tensor cos, sin;  // [positions, head_dim / 2] f32
+
+  RopeTable(Device& device, std::int64_t positions, std::int64_t head_dim, double theta);
+};
+
+}  // namespace tp

@@ -1,0 +1,52 @@
+// The sizes and switches of a model, from its config.json. [introduced in chapter 06]
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/core/dtype.h"
+
+namespace tp {
+
+// A decoder-only transformer. Fields have their Hugging Face names; all sizes are those of the
+// whole model.
+struct ModelConfig {
+  std::string model_type;  // the family: "llama"
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;  // divides num_attention_heads
+  std::int64_t head_dim = 0;             // even; not always hidden_size / num_attention_heads
+  std::int64_t vocab_size = 0;           // rows of the embedding; the tokenizer may know fewer ids
+  std::int64_t max_position_embeddings = 0;  // the longest sequence, in tokens
+  double rms_norm_eps = 0;
+  double rope_theta = 0;
+  bool tie_word_embeddings = false;  // lm_head is the embedding: the file needs no lm_head.weight
+  bool attention_bias = false;       // q, k, v and o_proj have biases
+  bool mlp_bias = false;             // gate, up and down_proj have biases
+  std::string hidden_act;            // the gate's activation: "silu"
+  std::optional<DType> torch_dtype;  // said of the weights; each of them has its own dtype anyway
+  std::optional<std::int32_t> bos_token_id;
+  std::vector<std::int32_t> eos_token_ids;  // each of them ends a text; empty: none does
+
+  std::int64_t q_size() const { return num_attention_heads * head_dim; }
+  std::int64_t kv_size() const { return num_key_value_heads * head_dim; }
+
+  // Reads config.json in a model folder, and the ids that end a text from its
+  // generation_config.json if they stand there. The sizes must be given, but for
+  // num_key_value_heads (then num_attention_heads), head_dim (then hidden_size /
+  // num_attention_heads) and max_position_embeddings; other keys that are missing have the defaults
+  // of the family.
+  // The sizes are bounded, so that the bytes of all weights and of the KV cache of a sequence of
+  // full length fit into 63 bits.
+  // Errors: tp::Error (input) with all problems at once, each line naming the file, the key, its
+  //         value and what would be right. What would be computed wrongly is refused, never
+  //         ignored: other families, activations and kinds of RoPE, quantized weights.
+  static ModelConfig load(const std::filesystem::path& folder);
+};
+
+}  // namespace tp

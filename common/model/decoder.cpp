@@ -1,0 +1,181 @@
+#include "common/model/decoder.h"
+
+#include <fmt/format.h>
+
+#include "common/core/error.h"
+#include "common/parallel/gather_columns.h"
+
+namespace tp {
+
+namespace {
+
+// The first rows of an activation buffer.
+TensorView first(Tensor& buffer, std::int64_t rows) {
+  return buffer.view().rows_in({0, rows});
+}
+
+}  // namespace
+
+DecoderShard DecoderShard::of(const ModelConfig& config, int rank, int tp_size) {
+  const HeadShard heads =
+      head_shard(config.num_attention_heads, config.num_key_value_heads, rank, tp_size);
+  return {heads, heads.kv, vocab_shard(config.vocab_size, rank, tp_size), rank};
+}
+
+Decoder::Decoder(const RankContext& ctx,
+                 const ModelConfig& config,
+                 const Weights& weights,
+                 const DecoderShard& shard,
+                 const DecoderLimits& limits)
+    : config_(config),
+      shard_(shard),
+      limits_(limits),
+      embedding_(
+          VocabParallelTable::load(ctx, weights.embedding(), shard.vocab, weights.store_as())),
+      final_norm_(ctx.device.upload(weights.final_norm(), weights.store_as(), "weights")),
+      rope_(ctx.device, limits.max_tokens, config.head_dim, config.rope_theta),
+      kv_(ctx.device,
+          config.num_hidden_layers,
+          shard.heads.kv.size(),
+          limits.max_tokens,
+          config.head_dim) {
+  if (!weights.tied())
+    head_ = VocabParallelTable::load(ctx, weights.head(), shard.vocab, weights.store_as());
+  const RankContext row_owner{shard.row_part, ctx.tp_size, ctx.device, ctx.comm, ctx.group};
+  const std::int64_t d = config.head_dim;
+  const auto features = [d](Range heads) { return Range{heads.begin * d, heads.end * d}; };
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const auto linear = [&](const char* module) { return weights.linear(i, module); };
+    const auto norm = [&](const char* module) {
+      return ctx.device.upload(weights.norm(i, module), weights.store_as(), "weights");
+    };
+    const std::string name = fmt::format("layer {}", i);
+    layers_.push_back(
+        {norm("input_layernorm"), norm("post_attention_layernorm"),
+         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.q_proj"),
+                                          features(shard.heads.query)),
+         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.k_proj"),
+                                          features(shard.kv_loaded)),
+         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.v_proj"),
+                                          features(shard.kv_loaded)),
+         RowParallelLinear::shard(row_owner, linear("self_attn.o_proj"), d),
+         ColumnParallelLinear::shard_fused(ctx, {linear("mlp.gate_proj"), linear("mlp.up_proj")}),
+         RowParallelLinear::shard(row_owner, linear("mlp.down_proj")), name, name + " o_proj",
+         name + " down_proj"});
+  }
+  logit_ranges_ = embedding_.valid_ranges(ctx.tp_size);
+  allocate_activations(ctx);
+}
+
+void Decoder::allocate_activations(const RankContext& ctx) {
+  const std::int64_t tokens = limits_.max_chunk_tokens, rows = limits_.max_logit_rows;
+  const auto allocate = [&](const Shape& shape) {
+    return ctx.device.allocate(shape, DType::f32, "activations");
+  };
+  act_.x = allocate({tokens, config_.hidden_size});
+  act_.normed = allocate({tokens, config_.hidden_size});
+  act_.projected = allocate({tokens, config_.hidden_size});
+  act_.q = allocate({tokens, shard_.heads.query.size() * config_.head_dim});
+  act_.attention = allocate(act_.q.shape());
+  act_.k = allocate({tokens, shard_.heads.kv.size() * config_.head_dim});
+  act_.v = allocate(act_.k.shape());
+  const std::int64_t gate_up = layers_.empty() ? 0 : layers_[0].gate_up.out_local();
+  act_.gate_up = allocate({tokens, gate_up});
+  act_.activated = allocate({tokens, gate_up / 2});
+  act_.logits_local = allocate({rows, shard_.vocab.rows.size()});
+  act_.staging = allocate(gather_staging_shape(rows, logit_ranges_));
+  if (ctx.rank == 0) act_.logits = allocate({rows, logit_ranges_.back().end});
+}
+
+ConstTensorView Decoder::forward(const RankContext& ctx,
+                                 std::span<const std::int32_t> ids,
+                                 std::int64_t first_position,
+                                 std::int64_t logit_rows,
+                                 const Tap& tap) {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  if (tokens > limits_.max_chunk_tokens || logit_rows > limits_.max_logit_rows ||
+      logit_rows > tokens)
+    throw Error(
+        ErrorKind::rank,
+        fmt::format(
+            "decoder: {} tokens and {} rows of logits in one step; the limits are {} and {}",
+            tokens, logit_rows, limits_.max_chunk_tokens, limits_.max_logit_rows));
+  const TensorView x = first(act_.x, tokens);
+  embedding_.embed(ctx, ids, x, "embedding");
+  if (tap) tap("embedding", x);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    attention_block(ctx, layers_[i], static_cast<std::int64_t>(i), tokens, first_position, tap);
+    mlp_block(ctx, layers_[i], tokens, tap);
+  }
+  const TensorView last = first(act_.normed, tokens).rows_in({tokens - logit_rows, tokens});
+  ctx.device.rms_norm(x.rows_in({tokens - logit_rows, tokens}), final_norm_,
+                      static_cast<float>(config_.rms_norm_eps), last);
+  if (tap) tap("final norm", last);
+  const ConstTensorView logits = gather_logits(ctx, last);
+  if (tap && ctx.rank == 0) tap("logits", logits);
+  return logits;
+}
+
+void Decoder::attention_block(const RankContext& ctx,
+                              Layer& layer,
+                              std::int64_t index,
+                              std::int64_t tokens,
+                              std::int64_t first_position,
+                              const Tap& tap) {
+  const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
+  const TensorView q = first(act_.q, tokens), k = first(act_.k, tokens), v = first(act_.v, tokens);
+  const TensorView attention = first(act_.attention, tokens),
+                   projected = first(act_.projected, tokens);
+  ctx.device.rms_norm(x, layer.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
+  layer.q.forward(ctx, normed, q);
+  layer.k.forward(ctx, normed, k);
+  layer.v.forward(ctx, normed, v);
+  ctx.device.rope(q, rope_, first_position);
+  ctx.device.rope(k, rope_, first_position);
+  ctx.device.store_kv(k, v, first_position, kv_.layer(index));
+  ctx.device.attention(q, kv_.layer(index), shard_.heads, first_position, attention);
+  layer.o.forward(ctx, attention, projected, layer.o_label);
+  ctx.device.add(x, projected);
+  if (tap) {
+    tap(layer.name + " q", q);
+    tap(layer.name + " k", k);
+    tap(layer.name + " v", v);
+    tap(layer.name + " attention", attention);
+    tap(layer.name + " o_proj sum", projected);
+  }
+}
+
+void Decoder::mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap) {
+  const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
+  const TensorView gate_up = first(act_.gate_up, tokens), activated = first(act_.activated, tokens);
+  const TensorView projected = first(act_.projected, tokens);
+  const std::int64_t width = activated.shape[1];
+  ctx.device.rms_norm(x, layer.post_attention_norm, static_cast<float>(config_.rms_norm_eps),
+                      normed);
+  layer.gate_up.forward(ctx, normed, gate_up);
+  ctx.device.gated_activation(gate_up.columns_in({0, width}),
+                              gate_up.columns_in({width, 2 * width}), activated, Activation::silu);
+  layer.down.forward(ctx, activated, projected, layer.down_label);
+  ctx.device.add(x, projected);
+  if (tap) {
+    tap(layer.name + " down_proj sum", projected);
+    tap(layer.name + " output", x);
+  }
+}
+
+ConstTensorView Decoder::gather_logits(const RankContext& ctx, ConstTensorView hidden) {
+  const TensorView local = first(act_.logits_local, hidden.rows());
+  const VocabParallelTable& head = head_.rows_local.empty() ? embedding_ : head_;
+  head.logits(ctx, hidden, local);
+  const Range mine = logit_ranges_[static_cast<std::size_t>(ctx.rank)];
+  const bool root = ctx.rank == 0;
+  const TensorView logits = root ? first(act_.logits, hidden.rows()) : TensorView{};
+  TensorView staging = act_.staging;
+  staging.shape = gather_staging_shape(hidden.rows(), logit_ranges_);
+  staging.row_stride = staging.shape.row_elements();
+  gather_columns(ctx, local.columns_in({0, mine.size()}), logit_ranges_, 0, staging, logits,
+                 "logits");
+  return logits;
+}
+
+}  // namespace tp

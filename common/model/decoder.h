@@ -1,0 +1,115 @@
+// A decoder-only transformer, one rank's part of it. [introduced in chapter 06]
+//
+// Each layer is column-parallel into the heads and the intermediate features and row-parallel out
+// of them:
+//
+//   x -> norm -> q, k, v (by heads) -> rope -> attention -> o_proj -> sum over ranks -> + x
+//   x -> norm -> gate, up (by features) -> silu(gate) * up -> down_proj -> sum over ranks -> + x
+//
+// so it communicates twice per layer; besides, once for the embedding and once for the logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/device/rope_table.h"
+#include "common/model/config.h"
+#include "common/model/kv_cache.h"
+#include "common/model/tap.h"
+#include "common/model/weights.h"
+#include "common/parallel/linear.h"
+#include "common/parallel/vocab_parallel.h"
+
+namespace tp {
+
+// What a rank holds of the model.
+struct DecoderShard {
+  HeadShard heads;  // query heads, and the KV heads they read
+  Range kv_loaded;  // KV heads whose weights are loaded: heads.kv
+  VocabShard vocab;
+  int row_part = 0;  // whose input features of o_proj and down_proj are loaded: the rank's
+
+  static DecoderShard of(const ModelConfig& config, int rank, int tp_size);
+};
+
+// Sizes for which memory is allocated once, before the first token.
+struct DecoderLimits {
+  std::int64_t max_tokens = 0;        // of the sequence, in the KV cache
+  std::int64_t max_chunk_tokens = 0;  // in one call of forward
+  std::int64_t max_logit_rows = 1;    // tokens of one call whose logits are wanted
+};
+
+class Decoder {
+ public:
+  // Copies this rank's shard of the weights, and nothing else, and allocates everything that
+  // forward needs. Ranks: every rank.
+  Decoder(const RankContext& ctx,
+          const ModelConfig& config,
+          const Weights& weights,
+          const DecoderShard& shard,
+          const DecoderLimits& limits);
+
+  // Runs tokens at the positions first_position, ... of the sequence, whose earlier tokens are in
+  // the KV cache, and returns the logits of the last `logit_rows` of them, on rank 0 ([logit_rows,
+  // vocab_size]; valid until the next call; without data on the other ranks). Ranks:  every rank,
+  // with the same arguments. Moves:  all_reduce of tokens * hidden f32 for the embedding and twice
+  // per layer, a gather of the logits. Errors: tp::Error if there are more tokens than the limits
+  // allow, or an id is not in the vocabulary.
+  ConstTensorView forward(const RankContext& ctx,
+                          std::span<const std::int32_t> ids,
+                          std::int64_t first_position,
+                          std::int64_t logit_rows,
+                          const Tap& tap = {});
+
+  // The replicated biases that are added after the sums.
+  template <class Visit>
+  void for_each_row_parallel_bias(const Visit& visit) {
+    for (Layer& layer : layers_)
+      for (Tensor* bias : {&layer.o.bias, &layer.down.bias})
+        if (!bias->empty()) visit(bias->view());
+  }
+
+  const DecoderLimits& limits() const { return limits_; }
+  const DecoderShard& shard() const { return shard_; }
+
+ private:
+  struct Layer {
+    Tensor input_norm, post_attention_norm;  // replicated
+    ColumnParallelLinear q, k, v;            // by heads
+    RowParallelLinear o;
+    ColumnParallelLinear gate_up;  // this rank's gate rows, then its up rows
+    RowParallelLinear down;
+    std::string name, o_label, down_label;  // made once: labels in the ledger are text
+  };
+  // Memory for the results of max_chunk_tokens tokens.
+  struct Activations {
+    Tensor x, normed, q, k, v, attention, projected, gate_up, activated, logits_local, staging,
+        logits;
+  };
+
+  void attention_block(const RankContext& ctx,
+                       Layer& layer,
+                       std::int64_t index,
+                       std::int64_t tokens,
+                       std::int64_t first_position,
+                       const Tap& tap);
+  void mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap);
+  ConstTensorView gather_logits(const RankContext& ctx, ConstTensorView hidden);
+  void allocate_activations(const RankContext& ctx);
+
+  ModelConfig config_;
+  DecoderShard shard_;
+  DecoderLimits limits_;
+  VocabParallelTable embedding_;
+  VocabParallelTable head_;  // without rows if tied
+  std::vector<Layer> layers_;
+  Tensor final_norm_;
+  RopeTable rope_;
+  KvCache kv_;
+  Activations act_;
+  std::vector<Range> logit_ranges_;
+};
+
+}  // namespace tp

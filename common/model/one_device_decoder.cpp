@@ -1,0 +1,94 @@
+#include "common/model/one_device_decoder.h"
+
+#include <fmt/format.h>
+
+namespace tp {
+
+OneDeviceDecoder::OneDeviceDecoder(const ModelConfig& config,
+                                   const Weights& weights,
+                                   std::int64_t max_tokens)
+    : config_(config),
+      weights_(weights),
+      device_(make_cpu_device()),
+      rope_(*device_, max_tokens, config.head_dim, config.rope_theta),
+      kv_(*device_,
+          config.num_hidden_layers,
+          config.num_key_value_heads,
+          max_tokens,
+          config.head_dim) {}
+
+Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
+                                 std::int64_t first_position,
+                                 std::int64_t logit_rows,
+                                 const Tap& tap) {
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const auto show = [&](const std::string& name, ConstTensorView output) {
+    if (tap) tap(name, output);
+  };
+  const HeadShard all_heads{{0, config_.num_attention_heads},
+                            {0, config_.num_key_value_heads},
+                            config_.num_attention_heads / config_.num_key_value_heads};
+  Tensor x = device_->allocate({tokens, config_.hidden_size}, DType::f32, "activations");
+  device_->embed(ids, stored(weights_.embedding()), {0, config_.vocab_size}, x);
+  show("embedding", x);
+
+  for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const std::string layer = fmt::format("layer {}", i);
+    const Tensor attention_in = norm(x, weights_.norm(i, "input_layernorm"));
+    Tensor q = linear(attention_in, weights_.linear(i, "self_attn.q_proj"));
+    Tensor k = linear(attention_in, weights_.linear(i, "self_attn.k_proj"));
+    const Tensor v = linear(attention_in, weights_.linear(i, "self_attn.v_proj"));
+    device_->rope(q, rope_, first_position);
+    device_->rope(k, rope_, first_position);
+    show(layer + " q", q);
+    show(layer + " k", k);
+    show(layer + " v", v);
+    Tensor attention = device_->allocate(q.shape(), DType::f32, "activations");
+    device_->store_kv(k, v, first_position, kv_.layer(i));
+    device_->attention(q, kv_.layer(i), all_heads, first_position, attention);
+    show(layer + " attention", attention);
+    const Tensor o = linear(attention, weights_.linear(i, "self_attn.o_proj"), config_.head_dim);
+    show(layer + " o_proj sum", o);
+    device_->add(x, o);
+
+    const Tensor mlp_in = norm(x, weights_.norm(i, "post_attention_layernorm"));
+    Tensor gate = linear(mlp_in, weights_.linear(i, "mlp.gate_proj"));
+    const Tensor up = linear(mlp_in, weights_.linear(i, "mlp.up_proj"));
+    device_->gated_activation(gate, up, gate, Activation::silu);
+    const Tensor down = linear(gate, weights_.linear(i, "mlp.down_proj"));
+    show(layer + " down_proj sum", down);
+    device_->add(x, down);
+    show(layer + " output", x);
+  }
+
+  const Tensor last = norm(x.view().rows_in({tokens - logit_rows, tokens}), weights_.final_norm());
+  show("final norm", last);
+  Tensor logits = linear(last, {weights_.head()});
+  show("logits", logits);
+  return logits;
+}
+
+ConstTensorView OneDeviceDecoder::stored(ConstTensorView weight) {
+  const DType dtype = storage_dtype(weight.dtype, weights_.store_as());
+  if (dtype == weight.dtype) return weight;
+  Tensor& copy = converted_[weight.data];
+  if (copy.empty()) copy = device_->upload(weight, dtype, "weights");
+  return copy;
+}
+
+// The input features are summed in units, so that the order is the one of ranks that split whole
+// heads.
+Tensor OneDeviceDecoder::linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit) {
+  Tensor y = device_->allocate({x.rows(), layer.weight.rows()}, DType::f32, "activations");
+  device_->matmul(x, stored(layer.weight), y, SumBlocks::whole(x.shape[1], unit));
+  if (layer.bias.data != nullptr) device_->add_bias(y, stored(layer.bias));
+  return y;
+}
+
+Tensor OneDeviceDecoder::norm(ConstTensorView x, ConstTensorView weight) {
+  Tensor y = device_->allocate(x.shape, DType::f32, "activations");
+  device_->rms_norm(x, stored(weight), static_cast<float>(config_.rms_norm_eps), y);
+  return y;
+}
+
+}  // namespace tp

@@ -1,0 +1,45 @@
+// The same decoder on one device: what every split is compared with. [introduced in chapter 06]
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/device/device.h"
+#include "common/device/rope_table.h"
+#include "common/model/config.h"
+#include "common/model/kv_cache.h"
+#include "common/model/tap.h"
+#include "common/model/weights.h"
+
+namespace tp {
+
+// Knows nothing of ranks: it computes with the whole weights, where they lie in their file. It is
+// written to be read beside Decoder, step by step.
+class OneDeviceDecoder {
+ public:
+  OneDeviceDecoder(const ModelConfig& config, const Weights& weights, std::int64_t max_tokens);
+
+  // Runs tokens at first_position, ...; returns the logits of the last `logit_rows` of them.
+  // Shapes: logits [logit_rows, vocab_size].
+  Tensor forward(std::span<const std::int32_t> ids,
+                 std::int64_t first_position,
+                 std::int64_t logit_rows,
+                 const Tap& tap = {});
+
+ private:
+  // The weight as the ranks store it: a copy if that is another dtype than in the file.
+  ConstTensorView stored(ConstTensorView weight);
+  Tensor linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit = 1);
+  Tensor norm(ConstTensorView x, ConstTensorView weight);
+
+  ModelConfig config_;
+  const Weights& weights_;
+  std::unique_ptr<Device> device_;
+  RopeTable rope_;
+  KvCache kv_;
+  std::map<const std::byte*, Tensor> converted_;
+};
+
+}  // namespace tp

@@ -1,0 +1,24 @@
+// All that is wrong with an input, reported at once. [introduced in chapter 06]
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tp {
+
+// Collects one line per problem, so that a user cures them in one go instead of one run each.
+class Problems {
+ public:
+  void add(std::string line);
+  bool empty() const { return count_ == 0; }
+
+  // Errors: tp::Error (input) if there are problems: the first 20 lines, and how many follow.
+  void throw_if_any() const;
+
+ private:
+  std::vector<std::string> lines_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace tp

@@ -1,0 +1,17 @@
+// Looking at what a decoder computes on the way. [introduced in chapter 06]
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/core/tensor.h"
+
+namespace tp {
+
+// Called with the output of each module while a decoder runs: "embedding", for each layer "layer 3
+// q",
+// "... k" and "... v" (behind RoPE), "... attention", "... o_proj sum", "... down_proj sum", "...
+// output", and "final norm", "logits". Empty in normal operation.
+using Tap = std::function<void(const std::string& name, ConstTensorView output)>;
+
+}  // namespace tp

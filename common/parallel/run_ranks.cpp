@@ -1,0 +1,105 @@
+#include "common/parallel/run_ranks.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "common/comm/thread_communicator.h"
+#include "common/comm/thread_group.h"
+#include "common/comm/thread_hub.h"
+#include "common/core/error.h"
+
+namespace tp {
+
+namespace {
+
+constexpr std::chrono::seconds kGrace{2};
+
+// One rank, from its first to its last moment.
+void run_rank(int rank,
+              ThreadHub& hub,
+              const Launch& launch,
+              const std::function<void(RankContext&, RankOutput&)>& body,
+              RankOutput& output) {
+  std::unique_ptr<Communicator> comm = std::make_unique<ThreadCommunicator>(hub, rank);
+  if (launch.wrap_communicator) comm = launch.wrap_communicator(std::move(comm));
+  try {
+    std::unique_ptr<Group> group = std::make_unique<ThreadGroup>(hub, rank);
+    if (launch.wrap_group) group = launch.wrap_group(std::move(group));
+    const std::unique_ptr<Device> device = make_cpu_device();
+    RankContext context{rank, launch.tp_size, *device, *comm, *group};
+    body(context, output);
+    output.ledger = comm->ledger();
+    output.memory = device->memory();
+  } catch (const Aborted&) {
+    // Another rank has the reason.
+  } catch (const std::exception& e) {
+    const Call& last = comm->last_call();
+    hub.abort(fmt::format("rank {} failed: {} (its last communication: {})", rank, e.what(),
+                          last.sequence == 0 ? "none" : last.to_string()));
+  }
+  hub.leave(rank);
+}
+
+}  // namespace
+
+Launch Launch::from(const Options& options) {
+  Launch launch;
+  launch.tp_size = static_cast<int>(options.tp);
+  launch.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000) + 1);
+  return launch;
+}
+
+void RankOutput::keep(const std::string& name, ConstTensorView tensor) {
+  Tensor copy = Tensor::on_host(tensor.shape, tensor.dtype);
+  copy_host(tensor, copy);
+  tensors[name] = std::move(copy);
+}
+
+ConstTensorView RankOutput::tensor(const std::string& name) const {
+  const auto found = tensors.find(name);
+  if (found == tensors.end())
+    throw Error(ErrorKind::rank, fmt::format("the rank left no tensor \"{}\"", name));
+  return found->second;
+}
+
+std::vector<RankOutput> run_ranks(const Launch& launch,
+                                  const std::function<void(RankContext&, RankOutput&)>& body) {
+  ThreadHub hub(launch.tp_size, launch.timeout);
+  std::vector<RankOutput> outputs(static_cast<std::size_t>(launch.tp_size));
+  std::mutex mutex;
+  std::condition_variable changed;
+  int running = launch.tp_size;
+
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < launch.tp_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      run_rank(rank, hub, launch, body, outputs[static_cast<std::size_t>(rank)]);
+      const std::lock_guard lock(mutex);
+      --running;
+      changed.notify_one();
+    });
+  }
+
+  // A stopped rank leaves at its next communication. One that computes for ever never will.
+  std::unique_lock lock(mutex);
+  const auto all_left = [&] { return running == 0; };
+  while (!changed.wait_for(lock, std::chrono::milliseconds(50), all_left)) {
+    if (!hub.aborted() || changed.wait_for(lock, kGrace, all_left)) continue;
+    std::fflush(stdout);
+    fmt::print(stderr, "error: {}; {} of {} ranks did not stop\n", hub.abort_reason(), running,
+               launch.tp_size);
+    std::_Exit(3);
+  }
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+  if (hub.aborted()) throw Error(ErrorKind::rank, hub.abort_reason());
+  return outputs;
+}
+
+}  // namespace tp

@@ -1,0 +1,75 @@
+#include "common/parallel/shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/core/error.h"
+
+namespace tp {
+
+std::vector<Range> shard_ranges(std::int64_t total, int tp_size) {
+  std::vector<Range> ranges;
+  for (int rank = 0; rank < tp_size; ++rank) ranges.push_back(shard_range(total, rank, tp_size));
+  return ranges;
+}
+
+double imbalance_percent(std::int64_t total, int tp_size) {
+  std::int64_t largest = 0;
+  for (const Range& range : shard_ranges(total, tp_size)) largest = std::max(largest, range.size());
+  const double mean = static_cast<double>(total) / tp_size;
+  return (static_cast<double>(largest) / mean - 1) * 100;
+}
+
+HeadShard head_shard(std::int64_t heads, std::int64_t kv_heads, int rank, int tp_size) {
+  const std::int64_t group = heads / kv_heads;
+  const Range query = shard_range(heads, rank, tp_size);
+  // From the KV head of the first query head to the one of the last.
+  const Range kv{query.begin / group, (query.end + group - 1) / group};
+  return {query, kv, group};
+}
+
+VocabShard vocab_shard(std::int64_t vocab_size, int rank, int tp_size) {
+  const std::int64_t rows = (vocab_size + tp_size - 1) / tp_size;
+  return {{rank * rows, (rank + 1) * rows}, vocab_size};
+}
+
+std::vector<std::string> tp_problems(const ShardedSizes& sizes, int tp_size, bool uneven) {
+  std::vector<std::string> problems;
+  if (tp_size > sizes.heads) {
+    problems.push_back(fmt::format("num_attention_heads={}: fewer query heads than {} ranks",
+                                   sizes.heads, tp_size));
+    return problems;
+  }
+  if (uneven) return problems;
+  const auto must_divide = [&](const char* name, std::int64_t size) {
+    if (size % tp_size != 0)
+      problems.push_back(fmt::format("{}={} is not a multiple of tp={} (remainder {})", name, size,
+                                     tp_size, size % tp_size));
+  };
+  must_divide("num_attention_heads", sizes.heads);
+  if (sizes.kv_heads % tp_size != 0 && tp_size % sizes.kv_heads != 0)
+    problems.push_back(fmt::format(
+        "num_key_value_heads={} and tp={}: neither divides the other (remainders {} and {})",
+        sizes.kv_heads, tp_size, sizes.kv_heads % tp_size, tp_size % sizes.kv_heads));
+  must_divide("intermediate_size", sizes.intermediate);
+  return problems;
+}
+
+std::vector<int> usable_tp_sizes(const ShardedSizes& sizes) {
+  std::vector<int> usable;
+  for (int tp_size = 1; tp_size <= sizes.heads; ++tp_size)
+    if (tp_problems(sizes, tp_size, false).empty()) usable.push_back(tp_size);
+  return usable;
+}
+
+void check_tp_size(const ShardedSizes& sizes, int tp_size, bool uneven) {
+  const std::vector<std::string> problems = tp_problems(sizes, tp_size, uneven);
+  if (problems.empty()) return;
+  const std::string hint = tp_size <= sizes.heads ? "; or add --uneven to split unevenly" : "";
+  throw input_error(fmt::format("--tp {} cannot split this model:\n  {}\nusable sizes: {}{}",
+                                tp_size, fmt::join(problems, "\n  "),
+                                fmt::join(usable_tp_sizes(sizes), ", "), hint));
+}
+
+}  // namespace tp
