@@ -51,7 +51,8 @@ Decoder::Decoder(const RankContext& ctx,
     };
     const std::string name = fmt::format("layer {}", i);
     layers_.push_back(
-        {norm("input_layernorm"), norm("post_attention_layernorm"),
+        {norm("input_layernorm"),
+         norm("post_attention_layernorm"),
          ColumnParallelLinear::shard_rows(ctx, linear("self_attn.q_proj"),
                                           features(shard.heads.query)),
          ColumnParallelLinear::shard_rows(ctx, linear("self_attn.k_proj"),
@@ -59,8 +60,10 @@ Decoder::Decoder(const RankContext& ctx,
          ColumnParallelLinear::shard_rows(ctx, linear("self_attn.v_proj"),
                                           features(shard.kv_loaded)),
          RowParallelLinear::shard(row_owner, linear("self_attn.o_proj"), d),
-         ColumnParallelLinear::shard_fused(ctx, {linear("mlp.gate_proj"), linear("mlp.up_proj")}),
-         RowParallelLinear::shard(row_owner, linear("mlp.down_proj")), name, name + " o_proj",
+         {ColumnParallelLinear::shard_fused(ctx, {linear("mlp.gate_proj"), linear("mlp.up_proj")}),
+          RowParallelLinear::shard(row_owner, linear("mlp.down_proj")), Activation::silu},
+         name,
+         name + " o_proj",
          name + " down_proj"});
   }
   logit_ranges_ = embedding_.valid_ranges(ctx.tp_size);
@@ -79,9 +82,9 @@ void Decoder::allocate_activations(const RankContext& ctx) {
   act_.attention = allocate(act_.q.shape());
   act_.k = allocate({tokens, shard_.heads.kv.size() * config_.head_dim});
   act_.v = allocate(act_.k.shape());
-  const std::int64_t gate_up = layers_.empty() ? 0 : layers_[0].gate_up.out_local();
-  act_.gate_up = allocate({tokens, gate_up});
-  act_.activated = allocate({tokens, gate_up / 2});
+  const std::int64_t intermediate = layers_.at(0).mlp.intermediate_local();
+  act_.gate_up = allocate({tokens, 2 * intermediate});
+  act_.activated = allocate({tokens, intermediate});
   act_.logits_local = allocate({rows, shard_.vocab.rows.size()});
   act_.staging = allocate(gather_staging_shape(rows, logit_ranges_));
   if (ctx.rank == 0) act_.logits = allocate({rows, logit_ranges_.back().end});
@@ -147,15 +150,12 @@ void Decoder::attention_block(const RankContext& ctx,
 
 void Decoder::mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap) {
   const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
-  const TensorView gate_up = first(act_.gate_up, tokens), activated = first(act_.activated, tokens);
   const TensorView projected = first(act_.projected, tokens);
-  const std::int64_t width = activated.shape[1];
   ctx.device.rms_norm(x, layer.post_attention_norm, static_cast<float>(config_.rms_norm_eps),
                       normed);
-  layer.gate_up.forward(ctx, normed, gate_up);
-  ctx.device.gated_activation(gate_up.columns_in({0, width}),
-                              gate_up.columns_in({width, 2 * width}), activated, Activation::silu);
-  layer.down.forward(ctx, activated, projected, layer.down_label);
+  const PartialSum partial = layer.mlp.partial(ctx, normed, first(act_.gate_up, tokens),
+                                               first(act_.activated, tokens), projected);
+  layer.mlp.down.finish(ctx, partial, layer.down_label);
   ctx.device.add(x, projected);
   if (tap) {
     tap(layer.name + " down_proj sum", projected);

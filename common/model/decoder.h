@@ -19,6 +19,7 @@
 #include "common/model/kv_cache.h"
 #include "common/model/tap.h"
 #include "common/model/weights.h"
+#include "common/parallel/gated_mlp.h"
 #include "common/parallel/linear.h"
 #include "common/parallel/vocab_parallel.h"
 
@@ -67,7 +68,7 @@ class Decoder {
   template <class Visit>
   void for_each_row_parallel_bias(const Visit& visit) {
     for (Layer& layer : layers_)
-      for (Tensor* bias : {&layer.o.bias, &layer.down.bias})
+      for (Tensor* bias : {&layer.o.bias, &layer.mlp.down.bias})
         if (!bias->empty()) visit(bias->view());
   }
 
@@ -79,8 +80,7 @@ class Decoder {
     Tensor input_norm, post_attention_norm;  // replicated
     ColumnParallelLinear q, k, v;            // by heads
     RowParallelLinear o;
-    ColumnParallelLinear gate_up;  // this rank's gate rows, then its up rows
-    RowParallelLinear down;
+    GatedMlp mlp;
     std::string name, o_label, down_label;  // made once: labels in the ledger are text
   };
   // Memory for the results of max_chunk_tokens tokens.

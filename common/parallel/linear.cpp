@@ -88,12 +88,19 @@ PartialSum RowParallelLinear::partial(const RankContext& ctx,
   return {y};
 }
 
+TensorView RowParallelLinear::finish(const RankContext& ctx,
+                                     PartialSum partial,
+                                     std::string_view label) const {
+  const TensorView sum = sum_over_ranks(ctx, partial, label);
+  if (!bias.empty()) ctx.device.add_bias(sum, bias);
+  return sum;
+}
+
 void RowParallelLinear::forward(const RankContext& ctx,
                                 ConstTensorView x_local,
                                 TensorView y,
                                 std::string_view label) const {
-  const TensorView sum = sum_over_ranks(ctx, partial(ctx, x_local, y), label);
-  if (!bias.empty()) ctx.device.add_bias(sum, bias);
+  finish(ctx, partial(ctx, x_local, y), label);
 }
 
 }  // namespace tp

@@ -76,7 +76,11 @@ struct RowParallelLinear {
   // Shapes: x_local [M, in_local] -> y [M, out].
   PartialSum partial(const RankContext& ctx, ConstTensorView x_local, TensorView y) const;
 
-  // The whole layer: partial, sum over ranks, then the bias.
+  // Makes the output of the addend: sums over ranks, then adds the bias once.
+  // Moves: one all_reduce of the addend.
+  TensorView finish(const RankContext& ctx, PartialSum partial, std::string_view label) const;
+
+  // The whole layer: partial, then finish.
   // Moves: one all_reduce of M * out * 4 bytes.
   void forward(const RankContext& ctx,
                ConstTensorView x_local,
