@@ -56,7 +56,7 @@ configure() {
 build() {
   local preset=$1 what=$2 hint=
   shift 2
-  [ -d "$root/build/$preset/bin" ] || hint=', which takes minutes the first time'
+  [ -e "$root/build/$preset/.ninja_log" ] || hint=', which takes minutes the first time'
   say "Building $what$hint"
   logged "build-$preset" cmake --build "$root/build/$preset" --parallel "$jobs" ${1:+--target "$@"}
 }

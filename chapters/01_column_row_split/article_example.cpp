@@ -22,7 +22,7 @@ const Matrix kV(4, 1, {1, 2, 3, 4});
 // The figures of the article, by hand.
 void show_by_hand(Report& report) {
   const ByHand two = split_by_hand(kX, kW, kV, 2);
-  report.section("The article's example, by hand");
+  report.section("The article's example by hand");
   report.line("X = [1, 2]   W = [1, 2, 3, 4 ; 5, 6, 7, 8]   V = [1 ; 2 ; 3 ; 4]");
   report.line("one device: X W = " + format_row(multiply(kX, kW)) +
               ", X W V = " + format_row(multiply(multiply(kX, kW), kV)));
@@ -91,7 +91,7 @@ void show_who_holds_what(const Options& options, Report& report) {
     return std::vector<std::string>{what, format_row(to_matrix(ranks[0].tensor(name))),
                                     format_row(to_matrix(ranks[1].tensor(name)))};
   };
-  report.section("all_gather and all_reduce: who holds what afterwards");
+  report.section("Who holds what after all_gather and all_reduce");
   report.table(
       {"who_holds_what",
        {"", "rank 0", "rank 1"},
@@ -115,7 +115,7 @@ void show_bias(const Options& options, Report& report) {
                                             1, 1,  //
                                             2, -1}));
   const Matrix b(1, 2, {10, -20});
-  report.section("A row-parallel bias is added once, after the sum");
+  report.section("A row-parallel bias is added once");
   report.line("x = [1, 2, 3, 4], x W = [12, 1], b = [10, -20]:");
   for (const int tp_size : {1, 2, 4}) {
     Launch launch = Launch::from(options);

@@ -9,8 +9,7 @@ ByHand split_by_hand(const Matrix& x, const Matrix& w, const Matrix& v, int rank
     // Column-parallel: every rank sees all of X and owns a range of W's columns.
     const Range mine{w.cols * r / ranks, w.cols * (r + 1) / ranks};
     hand.y_parts.push_back(multiply(x, w.cols_in(mine)));
-    // Row-parallel: the rank's part of Y meets the same range of V's rows. Nothing is sent in
-    // between.
+    // Row-parallel: its part of Y meets the same range of V's rows. Nothing is sent in between.
     hand.partials.push_back(multiply(hand.y_parts.back(), v.rows_in(mine)));
   }
   // The parts of Y are different numbers of one row: side by side they are Y.

@@ -1,18 +1,16 @@
 // Chapter 02: an MLP with exactly one all-reduce.
 //
 // You learn:  column-parallel then row-parallel needs no communication in between, because the
-// activation
-//             works on each feature alone; what the naive form costs; where biases go.
+//             activation works on each feature alone; what the naive form costs; where biases go.
 // New here:   GatedMlp, and the ledger as a proof of what was sent.
 // Run:        ch02_mlp_one_all_reduce            last line: PASS
 //
 // Shapes, with the sizes of this chapter, pairwise different so that a swap shows:
-//   x [tokens 5, hidden 48]   gate, up [intermediate 80, hidden 48]   down [hidden 48, intermediate
-//   80]
-#include <fmt/format.h>
-
+//   x [tokens 5, hidden 48]   gate, up [intermediate 80, hidden 48]   down [hidden 48, inter 80]
 #include <set>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "by_hand.h"
 #include "common/core/chapter.h"
@@ -31,8 +29,7 @@ namespace {
 
 constexpr std::int64_t kTokens = 5, kHidden = 48, kInter = 80;
 
-// Weights as stored, [out, in]; biases in one row. `gate` and its bias also serve the form without
-// a gate.
+// Weights as stored, [out, in]; biases in one row. The form without a gate uses gate as its up.
 struct Inputs {
   Matrix x;
   Tensor gate, up, down;
@@ -41,7 +38,7 @@ struct Inputs {
 
 Inputs make_inputs(const Options& options) {
   const DType dtype = dtype_from_name(options.dtype.empty() ? "f32" : options.dtype);
-  const std::uint64_t seed = options.seed;
+  const auto seed = static_cast<std::uint64_t>(options.seed);
   return {random_matrix(kTokens, kHidden, seed),
           to_tensor(random_matrix(kInter, kHidden, seed + 1), dtype),
           to_tensor(random_matrix(kInter, kHidden, seed + 2), dtype),
@@ -105,8 +102,8 @@ void paired(RankContext& ctx, RankOutput& out, const Inputs& in, const Options& 
 }
 // [end paired]
 
-// The same without the pairing: each layer makes its output whole before the next one cuts it
-// again. [region naive]
+// The same without the pairing: each layer makes its output whole before the next one cuts it.
+// [region naive]
 void naive(RankContext& ctx, RankOutput& out, const Inputs& in, const Options& options) {
   const std::vector<Range> parts = shard_ranges(kInter, ctx.tp_size);
   const auto gate = ColumnParallelLinear::shard(ctx, {in.gate, in.gate_bias.view()});
@@ -150,7 +147,7 @@ std::vector<RankOutput> run_form(const Options& options,
 
 void show_shapes(const Options& options, Report& report) {
   const auto tp_size = static_cast<int>(options.tp);
-  report.section(fmt::format("Shapes, {} ranks", tp_size));
+  report.section("Shapes");
   std::string columns, rows, bytes;
   for (const Range& r : shard_ranges(kInter, tp_size)) {
     columns += Shape{r.size(), kHidden}.to_string() + " ";
@@ -214,16 +211,16 @@ void lesson(const Options& options, Report& report) {
   const auto ranks = run_form(options, tp_size, in, paired);
   const auto naive_ranks = run_form(options, tp_size, in, naive);
 
-  report.section("The first token, its first six features");
+  report.section("What each rank holds for the first token (six features)");
   const auto head = [](const Matrix& m) { return format_row(m.rows_in({0, 1}).cols_in({0, 6})); };
   for (std::size_t r = 0; r < ranks.size(); ++r)
     report.line(fmt::format("rank {} partial  {}", r, head(to_matrix(ranks[r].tensor("partial")))));
   report.line("sum + bias      " + head(to_matrix(ranks[0].tensor("y"))));
   report.line("one device      " + head(gated.y));
 
-  report.section("Communication of rank 0, paired");
+  report.section("Communication of rank 0 (paired)");
   report.table(ranks[0].ledger.to_table());
-  report.section("Communication of rank 0, naive");
+  report.section("Communication of rank 0 (naive)");
   report.table(naive_ranks[0].ledger.to_table());
   show_price_list(report);
 

@@ -10,7 +10,7 @@
 namespace tp {
 
 void show_why_column_then_row(Report& report) {
-  report.section("Why column-parallel first: the activation is not linear");
+  report.section("Why column-parallel comes first");
   report.line("Row-parallel first leaves parts of sums, say 3 on rank 0 and -3 on rank 1.");
   report.expect("activation of the sum, GELU(3 + -3)", fmt::format("{:.4f}", gelu(3 + -3)),
                 "0.0000");
@@ -31,7 +31,7 @@ double rank_sum(const std::vector<double>& gate, const std::vector<double>& up) 
 }  // namespace
 
 void show_fused_gate_up(Report& report) {
-  report.section("A fused gate_up matrix is split part by part");
+  report.section("A fused gate_up matrix");
   report.line("hidden 1, x = 1, gate = [1, 2, 3, 4], up = [1, -1, 2, 0.5], down all ones");
   report.line(
       "stored rows: g0 g1 g2 g3 u0 u1 u2 u3; rank 0 takes g0 g1 u0 u1, rank 1 takes g2 g3 u2 u3");
@@ -51,7 +51,8 @@ void show_fused_gate_up(Report& report) {
 
 void show_price_list(Report& report) {
   constexpr std::int64_t kHidden = 8192, kIntermediate = 28672, kBytes = 4;  // Llama-3-70B, f32
-  report.section("The price for one MLP of a 70B model (hidden 8192, intermediate 28672, f32)");
+  report.section("The price of one MLP of a 70B model");
+  report.line("hidden 8192, intermediate 28672, activations and partial sums f32");
   Table table{"price_list_70b",
               {"tokens", "ranks", "form", "operation", "payload bytes", "ring bytes per rank"},
               {}};

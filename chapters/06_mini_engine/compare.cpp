@@ -1,8 +1,8 @@
 #include "compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "common/device/sum_blocks.h"
 

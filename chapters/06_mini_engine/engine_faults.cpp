@@ -1,9 +1,9 @@
 #include "engine_faults.h"
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/core/random.h"

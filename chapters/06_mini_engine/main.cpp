@@ -1,21 +1,20 @@
 // Chapter 06: a mini inference engine, every layer of it split over ranks.
 //
 // You learn:  how the pieces of the earlier chapters make a model: column-parallel into the heads
-// and the
-//             intermediate features, row-parallel out of them, two all-reduces per layer; rank 0
-//             decides what to run and samples, all ranks compute.
+//             and the intermediate features, row-parallel out of them, two all-reduces per layer;
+//             rank 0 decides what to run and samples, all ranks compute.
 // New here:   model/ (config, weights, tokenizer, decoder) and engine/ (sampler, steps).
 // Run:        ch06_mini_engine --prompt "She had been"       last line: PASS
 //
 // Shapes, with the bundled model's values: hidden 256, 8 query heads and 2 KV heads of 32,
 // intermediate 704, vocabulary 4353 (padded to a multiple of the ranks), 6 layers.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "common/core/chapter.h"
 #include "common/core/error.h"
@@ -44,7 +43,7 @@ void show_shapes(Report& report, const Job& job, const Options& options, const W
       c.num_key_value_heads, c.head_dim, c.intermediate_size, c.vocab_size));
   for (const std::string& note : weights.notes()) report.line("note: " + note);
 
-  report.section("Shapes: what each rank holds of one layer, and of the vocabulary");
+  report.section("Shapes");
   Table table{"shards",
               {"rank", "query heads", "KV heads", "q_proj", "k_proj, v_proj", "o_proj", "gate, up",
                "down_proj", "vocabulary rows"},
@@ -64,7 +63,7 @@ void show_shapes(Report& report, const Job& job, const Options& options, const W
                           shape(q, c.hidden_size), shape(kv, c.hidden_size),
                           shape(c.hidden_size, q), shape(inter, c.hidden_size),
                           shape(c.hidden_size, inter),
-                          fmt::format("{} ({} pads)", span(shard.vocab.rows), pads)});
+                          fmt::format("{} (pads: {})", span(shard.vocab.rows), pads)});
   }
   report.table(table);
   if (options.uneven &&
@@ -87,7 +86,7 @@ void show_memory(Report& report, const RankContext& ctx) {
   bytes.push_back(memory.uploaded_bytes());
   const auto all = ctx.group.exchange(std::as_bytes(std::span(bytes)));
   if (ctx.rank != 0) return;
-  report.section("Memory: bytes on each rank");
+  report.section("Bytes on each rank");
   Table table{"memory",
               {"rank", "weights", "KV cache", "activations", "rope table", "copied from the file"},
               {}};
@@ -167,7 +166,7 @@ void lesson(const Options& options, const EngineOptions& engine, Report& report)
   if (layers) limits.max_logit_rows = limits.max_chunk_tokens;
   std::vector<Completion> completions;
   std::vector<std::int32_t> inspected;
-  double load_us = 0, speak_us = 0;
+  double load_us = 0, speak_us = 0, communicate_us = 0;
 
   const auto ranks = run_ranks(
       with_engine_fault(Launch::from(options), options.fault, job.config),
@@ -192,6 +191,7 @@ void lesson(const Options& options, const EngineOptions& engine, Report& report)
         for (std::size_t i = 0; i < job.requests.size(); ++i)
           completions.push_back(speak(report, job, i, leader));
         speak_us = microseconds_since(start) - load_us;
+        communicate_us = ctx.comm.ledger().total().microseconds;
         if (layers) {
           inspecting = true;
           inspected = sequence_to_inspect(job, completions);
@@ -204,10 +204,10 @@ void lesson(const Options& options, const EngineOptions& engine, Report& report)
   report.table(ranks[0].ledger.to_table());
   report.time("loading, all ranks", load_us);
   report.time("share of communication in generating",
-              fmt::format("{:.1f} %", 100 * ranks[0].ledger.total().microseconds / speak_us));
+              fmt::format("{:.1f} %", 100 * communicate_us / speak_us));
 
   if (engine.compare != "none") {
-    report.section(fmt::format("{} ranks compared with one device", tp_size));
+    report.section("Compared with one device");
     if (layers) compare_layers(report, job, weights, tp_size, inspected, ranks);
     compare_tokens(report, job, weights, tp_size, completions);
   }

@@ -1,9 +1,9 @@
 #include "requests.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/parallel/shards.h"
@@ -53,7 +53,7 @@ SamplingParams sampling_params(const Options& options,
   params.temperature = engine.temperature.value_or(params.temperature);
   params.top_k = engine.top_k.value_or(params.top_k);
   params.top_p = engine.top_p.value_or(params.top_p);
-  params.seed = options.seed;
+  params.seed = static_cast<std::uint64_t>(options.seed);
   return params;
 }
 

@@ -1,8 +1,8 @@
 #include "common/comm/call.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace tp {
 

@@ -1,8 +1,8 @@
 #include "common/comm/communicator.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 

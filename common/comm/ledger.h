@@ -44,8 +44,7 @@ class Ledger {
     std::string label;
     Totals totals;
   };
-  // Few entries, and the next call is nearly always the entry after the last one: found by walking
-  // on.
+  // Few entries, and the next call is nearly always the entry after the last one.
   std::vector<Entry> entries_;
   std::size_t cursor_ = 0;
 };

@@ -1,10 +1,10 @@
 #include "common/core/chapter.h"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/core/output_file.h"
@@ -43,13 +43,14 @@ int run(int argc,
   report.line(fmt::format("Chapter {}: {}", spec.number, spec.name));
   report.line(spec.lesson);
   const std::string dtype = options->dtype.empty() ? spec.default_dtype : options->dtype;
-  report.line(fmt::format("device cpu, {} ranks as threads, weights {}, activations f32, seed {}",
-                          options->tp, dtype, options->seed));
+  report.line(fmt::format("device cpu, {} rank{} as thread{}, weights {}, activations f32, seed {}",
+                          options->tp, options->tp == 1 ? "" : "s", options->tp == 1 ? "" : "s",
+                          dtype, options->seed));
   report.record("/device", "cpu");
   report.record("/tp", options->tp);
   report.record("/dtype", dtype);
   report.record("/chapter", spec.number + "_" + spec.name);
-  report.record("/seed", static_cast<std::int64_t>(options->seed));
+  report.record("/seed", options->seed);
   if (!options->fault.empty()) {
     report.line(fmt::format("FAULT {} is switched on: the figures below are meant to be wrong",
                             options->fault));

@@ -1,10 +1,10 @@
 #include "common/core/compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "common/core/matrix.h"
 

@@ -1,8 +1,9 @@
 #include "common/core/matrix.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/core/random.h"
@@ -62,6 +63,12 @@ Matrix scale(const Matrix& m, float factor) {
   Matrix product = m;
   for (float& value : product.values) value *= factor;
   return product;
+}
+
+Matrix absolute(const Matrix& m) {
+  Matrix magnitudes = m;
+  for (float& value : magnitudes.values) value = std::abs(value);
+  return magnitudes;
 }
 
 Matrix concat_columns(const std::vector<Matrix>& parts) {

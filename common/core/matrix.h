@@ -1,5 +1,5 @@
-// Small host matrices for calculations by hand, and the inputs of the chapters. [introduced in
-// chapter 01]
+// Small host matrices for calculations by hand, and the inputs of the chapters.
+// [introduced in chapter 01]
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,8 @@ Matrix add(const Matrix& a, const Matrix& b);
 // y + b for each row of y; b has one row.
 Matrix add_row(const Matrix& y, const Matrix& b);
 Matrix scale(const Matrix& m, float factor);
+// The magnitudes of the elements.
+Matrix absolute(const Matrix& m);
 Matrix concat_columns(const std::vector<Matrix>& parts);
 Matrix to_matrix(ConstTensorView tensor);
 // The values as they are stored in the dtype.

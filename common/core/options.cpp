@@ -1,10 +1,10 @@
 #include "common/core/options.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 
@@ -21,7 +21,7 @@ bool is_one_of(const std::string& value, const std::vector<std::string>& allowed
 std::string fault_list(const ChapterSpec& spec) {
   std::string text;
   for (const Fault& fault : spec.faults)
-    text += fmt::format("\n  {:<30} {}", fault.name, fault.description);
+    text += fmt::format("\n  {:<31} {}", fault.name, fault.description);
   return text;
 }
 
@@ -41,6 +41,8 @@ void check_values(const Options& options, const ChapterSpec& spec) {
   if (!options.math.empty()) must_be_one_of("--math", options.math, {"f32"});
   if (options.tp < 1 || options.tp > kMaxRanks)
     problems.push_back(fmt::format("--tp {}: must be 1 to {} ranks", options.tp, kMaxRanks));
+  if (options.seed < 0)
+    problems.push_back(fmt::format("--seed {}: must be 0 or above", options.seed));
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s) || options.timeout_s > 86400)
     problems.push_back(fmt::format("--timeout-s {}: must be above 0 and at most 86400 seconds",
                                    options.timeout_s));
@@ -84,7 +86,8 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
   CLI::Option* tp = app.add_option("--tp,--tensor-parallel-size", options.tp, "number of ranks")
                         ->capture_default_str();
   app.add_flag("--uneven", options.uneven, "allow sizes that the number of ranks does not divide");
-  app.add_option("--dtype", options.dtype, "storage of weights: f32, bf16 (default: as stored)");
+  app.add_option("--dtype", options.dtype,
+                 "storage of weights: f32, bf16 (default: " + spec.default_dtype + ")");
   app.add_option("--kv-dtype", options.kv_dtype, "storage of the KV cache: f32");
   app.add_option("--math", options.math, "type of activations: f32");
   app.add_option("--seed", options.seed, "of random inputs and of sampling")->capture_default_str();

@@ -1,5 +1,5 @@
-// Command line of a chapter: the options that all chapters share, and its own. [introduced in
-// chapter 01]
+// Command line of a chapter: the options that all chapters share, and its own.
+// [introduced in chapter 01]
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Options {
   std::string comm = "auto";    // auto, threads, nccl, peer, mpi
   std::int64_t tp = 2;          // number of ranks
   bool tp_given = false;
-  bool uneven = false;   // allow sizes that tp does not divide
-  std::string dtype;     // storage of weights: f32, bf16, or empty for "as stored"
-  std::string kv_dtype;  // storage of the KV cache: f32
-  std::string math;      // activations: f32
-  std::uint64_t seed = 1;
+  bool uneven = false;    // allow sizes that tp does not divide
+  std::string dtype;      // storage of weights: f32, bf16, or empty for "as stored"
+  std::string kv_dtype;   // storage of the KV cache: f32
+  std::string math;       // activations: f32
+  std::int64_t seed = 1;  // 0 or above
   double timeout_s = 30;  // how long a rank waits for another
   std::string json_file;
   std::string fault;  // a mistake to be made on purpose, empty for none

@@ -1,13 +1,13 @@
-// Random numbers that are a function of (seed, index): no state, the same on every machine and
-// rank. [introduced in chapter 01]
+// Random numbers that are a function of (seed, index): no state, the same on every rank and machine.
+// [introduced in chapter 01]
 #pragma once
 
 #include <cstdint>
 
 namespace tp {
 
-// 64 well-mixed bits. Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
-// generators" (SplitMix64).
+// 64 well-mixed bits.
+// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators" (SplitMix64).
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t z = seed * 0xd1342543de82ef95u + (index + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

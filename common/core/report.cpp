@@ -1,10 +1,10 @@
 #include "common/core/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace tp {
 
@@ -27,6 +27,10 @@ std::string short_number(double value) {
 
 }  // namespace
 
+Report::~Report() {
+  if (line_is_open_) fmt::print("\n");
+}
+
 void Report::section(const std::string& title) {
   fmt::print("\n== {} ==\n", title);
   comparing_ = false;
@@ -34,11 +38,13 @@ void Report::section(const std::string& title) {
 
 void Report::line(const std::string& text) {
   fmt::print("{}\n", text);
+  line_is_open_ = false;
 }
 
 void Report::stream(const std::string& text) {
   fmt::print("{}", text);
   std::fflush(stdout);
+  line_is_open_ = true;
 }
 
 void Report::table(const Table& table) {

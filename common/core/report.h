@@ -16,6 +16,11 @@ namespace tp {
 
 class Report {
  public:
+  Report() = default;
+  ~Report();  // ends a streamed line, so that an error message stands on a line of its own
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+
   using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int32_t>>;
 
   // "== title ==" on a line of its own.
@@ -64,6 +69,7 @@ class Report {
   std::vector<Check> checks_;
   std::vector<Time> times_;
   bool comparing_ = false;
+  bool line_is_open_ = false;
 };
 
 }  // namespace tp

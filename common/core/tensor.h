@@ -39,8 +39,8 @@ class Shape {
 // Where the bytes of a tensor live.
 enum class Place : std::uint8_t { host, cuda };
 
-// Throws unless a tensor has the given dtype and lives on the host.
-void check_host_access(DType have, DType want, Place place);
+// Throws tp::Error: host code asked for elements of `want` in a tensor of `have` at `place`.
+[[noreturn]] void refuse_host_access(DType have, DType want, Place place);
 
 // A window on a tensor's memory; Byte is std::byte or const std::byte. It owns nothing.
 // Rows are row_stride elements apart, everything inside a row is contiguous.
@@ -65,7 +65,7 @@ struct BasicTensorView {
   // The elements of row i. Errors: tp::Error if T is not the dtype, or the tensor is on a GPU.
   template <class T>
   Element<T>* row(std::int64_t i) const {
-    check_host_access(dtype, dtype_of<T>, place);
+    if (place != Place::host || dtype != dtype_of<T>) refuse_host_access(dtype, dtype_of<T>, place);
     return reinterpret_cast<Element<T>*>(data) + i * row_stride;
   }
 

@@ -16,16 +16,20 @@ float element(ConstTensorView x, std::int64_t r, std::int64_t i) {
   return x.dtype == DType::bf16 ? to_float(x.row<bf16>(r)[i]) : x.row<float>(r)[i];
 }
 
-// Element i of a tensor with one row of numbers: a bias or a norm weight, stored as [N] or [1, N].
-float element(ConstTensorView x, std::int64_t i) {
-  x.shape = {1, x.shape.elements()};
-  return element(x, 0, i);
-}
-
 std::vector<float> widen_row(ConstTensorView x, std::int64_t r) {
   std::vector<float> row(static_cast<std::size_t>(x.row_elements()));
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = element(x, r, static_cast<std::int64_t>(i));
   return row;
+}
+
+// Calls use(elements) with the elements of a bias or a norm weight, in the type they are stored in.
+template <class Use>
+void with_elements(ConstTensorView x, const Use& use) {
+  x.shape = {1, x.shape.elements()};
+  if (x.dtype == DType::bf16)
+    use(x.row<bf16>(0));
+  else
+    use(x.row<float>(0));
 }
 
 // The first half of the values, summed, plus the second half, summed.
@@ -67,25 +71,36 @@ void matmul(ConstTensorView x, ConstTensorView weight, TensorView y, const SumBl
 }
 
 void add_bias(TensorView x, ConstTensorView bias) {
-  for (std::int64_t m = 0; m < x.rows(); ++m)
-    for (std::int64_t n = 0; n < x.row_elements(); ++n) x.row<float>(m)[n] += element(bias, n);
+  with_elements(bias, [&](const auto* b) {
+    for (std::int64_t m = 0; m < x.rows(); ++m) {
+      float* row = x.row<float>(m);
+      for (std::int64_t n = 0; n < x.row_elements(); ++n) row[n] += to_float(b[n]);
+    }
+  });
 }
 
 void add(TensorView x, ConstTensorView y) {
-  for (std::int64_t m = 0; m < x.rows(); ++m)
-    for (std::int64_t n = 0; n < x.row_elements(); ++n) x.row<float>(m)[n] += y.row<float>(m)[n];
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    float* sum = x.row<float>(m);
+    const float* addend = y.row<float>(m);
+    for (std::int64_t n = 0; n < x.row_elements(); ++n) sum[n] += addend[n];
+  }
 }
 
 void gated_activation(ConstTensorView gate, ConstTensorView up, TensorView y, Activation act) {
-  for (std::int64_t m = 0; m < y.rows(); ++m)
-    for (std::int64_t n = 0; n < y.row_elements(); ++n)
-      y.row<float>(m)[n] = apply(act, gate.row<float>(m)[n]) * up.row<float>(m)[n];
+  for (std::int64_t m = 0; m < y.rows(); ++m) {
+    const float* g = gate.row<float>(m);
+    const float* u = up.row<float>(m);
+    float* out = y.row<float>(m);
+    for (std::int64_t n = 0; n < y.row_elements(); ++n) out[n] = apply(act, g[n]) * u[n];
+  }
 }
 
 void activate(TensorView x, Activation act) {
-  for (std::int64_t m = 0; m < x.rows(); ++m)
-    for (std::int64_t n = 0; n < x.row_elements(); ++n)
-      x.row<float>(m)[n] = apply(act, x.row<float>(m)[n]);
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    float* row = x.row<float>(m);
+    for (std::int64_t n = 0; n < x.row_elements(); ++n) row[n] = apply(act, row[n]);
+  }
 }
 
 void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows, TensorView y) {
@@ -99,13 +114,15 @@ void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows,
 
 void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) {
   const std::int64_t width = x.row_elements();
-  for (std::int64_t m = 0; m < x.rows(); ++m) {
-    const float* row = x.row<float>(m);
-    const float mean_of_squares = dot(row, row, width) / static_cast<float>(width);
-    const float scale = 1.0f / std::sqrt(mean_of_squares + eps);
-    for (std::int64_t n = 0; n < width; ++n)
-      y.row<float>(m)[n] = row[n] * scale * element(weight, n);
-  }
+  with_elements(weight, [&](const auto* w) {
+    for (std::int64_t m = 0; m < x.rows(); ++m) {
+      const float* in = x.row<float>(m);
+      float* out = y.row<float>(m);
+      const float mean_of_squares = dot(in, in, width) / static_cast<float>(width);
+      const float scale = 1.0f / std::sqrt(mean_of_squares + eps);
+      for (std::int64_t n = 0; n < width; ++n) out[n] = in[n] * scale * to_float(w[n]);
+    }
+  });
 }
 
 void rope(TensorView x, const RopeTable& table, std::int64_t first_position) {

@@ -1,8 +1,8 @@
 #include "common/device/sum_blocks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 

@@ -70,6 +70,7 @@ Completion generate(const Model& model,
   }
 }
 
+// [region lead_and_follow]
 ConstTensorView Leader::run(const Step& step, const Tap& tap) {
   step.encode(message_);
   ctx_.group.broadcast(message_, 0);
@@ -90,5 +91,6 @@ void follow(const RankContext& ctx, Decoder& decoder, const Tap& tap) {
     decoder.forward(ctx, step.ids, step.first_position, step.logit_rows, tap);
   }
 }
+// [end lead_and_follow]
 
 }  // namespace tp

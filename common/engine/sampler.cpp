@@ -1,9 +1,9 @@
 #include "common/engine/sampler.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/core/random.h"

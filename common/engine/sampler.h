@@ -29,12 +29,14 @@ struct Candidate {
 
 // The tokens that may be chosen, the most likely first (among equals the lowest id), after
 // temperature, top-k and top-p in this order; probabilities are renormalised after top-k and at the
-// end. A logit of -inf is a token that must not be chosen. Shapes: logits [1, vocab] f32. Errors:
-// tp::Error (rank) "non-finite logits" if one is NaN or +inf, or all are -inf.
+// end. A logit of -inf is a token that must not be chosen.
+// Shapes: logits [1, vocab] f32.
+// Errors: tp::Error (rank) "non-finite logits" if one is NaN or +inf, or all are -inf.
 std::vector<Candidate> candidates(ConstTensorView logits, const SamplingParams& params);
 
 // The token for draw number `draw` of the request: the same for the same logits, parameters and
-// draw. Ranks: one rank only; the others are told.
+// draw.
+// Ranks: one rank only; the others are told.
 std::int32_t sample(ConstTensorView logits, const SamplingParams& params, std::uint64_t draw);
 
 }  // namespace tp

@@ -1,8 +1,8 @@
 #include "common/engine/step.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 

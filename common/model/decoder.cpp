@@ -129,6 +129,7 @@ void Decoder::attention_block(const RankContext& ctx,
   const TensorView q = first(act_.q, tokens), k = first(act_.k, tokens), v = first(act_.v, tokens);
   const TensorView attention = first(act_.attention, tokens),
                    projected = first(act_.projected, tokens);
+  // [region attention_block]
   ctx.device.rms_norm(x, layer.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
   layer.q.forward(ctx, normed, q);
   layer.k.forward(ctx, normed, k);
@@ -139,6 +140,7 @@ void Decoder::attention_block(const RankContext& ctx,
   ctx.device.attention(q, kv_.layer(index), shard_.heads, first_position, attention);
   layer.o.forward(ctx, attention, projected, layer.o_label);
   ctx.device.add(x, projected);
+  // [end attention_block]
   if (tap) {
     tap(layer.name + " q", q);
     tap(layer.name + " k", k);

@@ -45,7 +45,8 @@ struct DecoderLimits {
 class Decoder {
  public:
   // Copies this rank's shard of the weights, and nothing else, and allocates everything that
-  // forward needs. Ranks: every rank.
+  // forward needs.
+  // Ranks: every rank.
   Decoder(const RankContext& ctx,
           const ModelConfig& config,
           const Weights& weights,
@@ -53,11 +54,14 @@ class Decoder {
           const DecoderLimits& limits);
 
   // Runs tokens at the positions first_position, ... of the sequence, whose earlier tokens are in
-  // the KV cache, and returns the logits of the last `logit_rows` of them, on rank 0 ([logit_rows,
-  // vocab_size]; valid until the next call; without data on the other ranks). Ranks:  every rank,
-  // with the same arguments. Moves:  all_reduce of tokens * hidden f32 for the embedding and twice
-  // per layer, a gather of the logits. Errors: tp::Error if there are more tokens than the limits
-  // allow, or an id is not in the vocabulary.
+  // the KV cache, and returns the logits of the last `logit_rows` of them, on rank 0; they are valid
+  // until the next call. The other ranks get a view without data.
+  // Shapes: ids [tokens] -> logits [logit_rows, vocab_size].
+  // Ranks:  every rank, with the same arguments.
+  // Moves:  all_reduce of tokens * hidden f32 for the embedding and twice per layer, and a gather
+  //         of the logits.
+  // Errors: tp::Error if there are more tokens than the limits allow, or an id is not in the
+  //         vocabulary.
   ConstTensorView forward(const RankContext& ctx,
                           std::span<const std::int32_t> ids,
                           std::int64_t first_position,

@@ -1,8 +1,8 @@
 #include "common/model/weights.h"
 
-#include <fmt/format.h>
-
 #include <set>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 

@@ -17,7 +17,8 @@ namespace tp {
 class Weights {
  public:
   // Opens the files and checks that every tensor that the config calls for is there, in the shape
-  // it says. Errors: tp::Error (input) with all missing and misshapen tensors at once.
+  // it says.
+  // Errors: tp::Error (input) with all missing and misshapen tensors at once.
   static Weights open(const std::filesystem::path& folder,
                       const ModelConfig& config,
                       std::optional<DType> store_as);

@@ -1,5 +1,5 @@
-// The MLP of a decoder layer with one all-reduce: column-parallel in, row-parallel out. [introduced
-// in chapter 02]
+// The MLP of a decoder layer with one all-reduce: column-parallel in, row-parallel out.
+// [introduced in chapter 02]
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 namespace tp {
 
 // y = down(act(gate(x)) * up(x)). The intermediate features are split: a rank computes its own from
-// x to its addend of y, because the activation works on each feature alone. Source: Shoeybi et al.
-// 2019 (Megatron-LM), section 3; Shazeer 2020 (SwiGLU); article 000, "MLP".
+// x to its addend of y, because the activation works on each feature alone.
+// Source: Shoeybi et al. 2019 (Megatron-LM), section 3; Shazeer 2020 (SwiGLU); article 000, "MLP".
 struct GatedMlp {
   ColumnParallelLinear gate_up;  // this rank's gate rows, then its up rows: one matmul for both
   RowParallelLinear down;

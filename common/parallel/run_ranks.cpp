@@ -1,12 +1,12 @@
 #include "common/parallel/run_ranks.h"
 
-#include <fmt/format.h>
-
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+
+#include <fmt/format.h>
 
 #include "common/comm/thread_communicator.h"
 #include "common/comm/thread_group.h"

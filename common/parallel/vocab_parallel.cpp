@@ -1,8 +1,8 @@
 #include "common/parallel/vocab_parallel.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "common/core/error.h"
 

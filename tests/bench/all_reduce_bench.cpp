@@ -1,7 +1,7 @@
 // all_reduce on two ranks that are threads.
-#include <benchmark/benchmark.h>
-
 #include <chrono>
+
+#include <benchmark/benchmark.h>
 
 #include "common/parallel/run_ranks.h"
 

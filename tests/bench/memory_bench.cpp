@@ -1,8 +1,8 @@
 // How fast one thread reads memory: the limit of a product with one token.
-#include <benchmark/benchmark.h>
-
 #include <cstdint>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 namespace {
 

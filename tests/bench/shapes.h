@@ -1,10 +1,10 @@
 // The matrix products that are measured, and their operands.
 #pragma once
 
-#include <benchmark/benchmark.h>
-
 #include <cstdint>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "common/core/matrix.h"
 

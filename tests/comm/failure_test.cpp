@@ -138,9 +138,8 @@ TEST_CASE("a rank that left out a call is found at the next one") {
 }
 
 TEST_CASE("the one rank of many that differs is named") {
-  const auto ends = on_ranks(5, 60s, [](Communicator& comm, Group&) {
-    all_reduce(comm, comm.rank() == 3 ? 9 : 8);
-  });
+  const auto ends = on_ranks(
+      5, 60s, [](Communicator& comm, Group&) { all_reduce(comm, comm.rank() == 3 ? 9 : 8); });
   std::string text;
   for (const RankEnd& end : ends)
     if (!end.aborted) text = end.error;
@@ -165,9 +164,9 @@ TEST_CASE("a receiver that expects something else names both sides") {
 }
 
 TEST_CASE("the host group is audited like the tensors") {
-  const std::string sizes = disagreement(
-      [](auto&, auto& group) { group.exchange(std::vector<std::byte>(8)); },
-      [](auto&, auto& group) { group.exchange(std::vector<std::byte>(4)); });
+  const std::string sizes =
+      disagreement([](auto&, auto& group) { group.exchange(std::vector<std::byte>(8)); },
+                   [](auto&, auto& group) { group.exchange(std::vector<std::byte>(4)); });
   CHECK_THAT(sizes, ContainsSubstring("host_exchange of 8 bytes"));
   CHECK_THAT(sizes, ContainsSubstring("host_exchange of 4 bytes"));
   const auto broadcast_from = [](int root) {
@@ -178,10 +177,10 @@ TEST_CASE("the host group is audited like the tensors") {
   };
   CHECK_THAT(disagreement(broadcast_from(0), broadcast_from(1)),
              ContainsSubstring("host_broadcast"));
-  CHECK_THAT(disagreement([](auto&, auto& group) { group.barrier(); },
-                          [](auto& comm, auto&) { comm.barrier("x"); }),
-             ContainsSubstring("rank 0 calls host_barrier") &&
-                 ContainsSubstring("rank 1 calls barrier"));
+  CHECK_THAT(
+      disagreement([](auto&, auto& group) { group.barrier(); },
+                   [](auto& comm, auto&) { comm.barrier("x"); }),
+      ContainsSubstring("rank 0 calls host_barrier") && ContainsSubstring("rank 1 calls barrier"));
 }
 
 TEST_CASE("a rank that never comes is named within the time-out and a second") {

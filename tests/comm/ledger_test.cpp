@@ -30,11 +30,11 @@ TEST_CASE("link bytes follow the factors of the ring") {
     std::int64_t bytes;  // of a payload of 1200 bytes
   };
   const std::vector<Row> rows = {
-      {Op::all_reduce, 1, 0},      {Op::all_reduce, 2, 1200},    {Op::all_reduce, 3, 1600},
-      {Op::all_reduce, 4, 1800},   {Op::all_reduce, 8, 2100},    {Op::all_gather, 1, 0},
-      {Op::all_gather, 4, 900},    {Op::reduce_scatter, 4, 900}, {Op::gather, 4, 900},
-      {Op::broadcast, 1, 0},       {Op::broadcast, 4, 1200},     {Op::send, 2, 1200},
-      {Op::recv, 2, 1200},         {Op::barrier, 4, 0},          {Op::host_barrier, 4, 0},
+      {Op::all_reduce, 1, 0},    {Op::all_reduce, 2, 1200},    {Op::all_reduce, 3, 1600},
+      {Op::all_reduce, 4, 1800}, {Op::all_reduce, 8, 2100},    {Op::all_gather, 1, 0},
+      {Op::all_gather, 4, 900},  {Op::reduce_scatter, 4, 900}, {Op::gather, 4, 900},
+      {Op::broadcast, 1, 0},     {Op::broadcast, 4, 1200},     {Op::send, 2, 1200},
+      {Op::recv, 2, 1200},       {Op::barrier, 4, 0},          {Op::host_barrier, 4, 0},
       {Op::host_exchange, 4, 0}, {Op::host_broadcast, 4, 0}};
   for (const Row& row : rows) {
     INFO(name_of(row.op) << " on " << row.ranks << " ranks");
@@ -88,7 +88,9 @@ TEST_CASE("a communicator records what it moves") {
   const auto ends = on_ranks(4, 30s, [&](Communicator& comm, Group&) {
     std::vector<float> part(100), whole(400);
     std::vector<bf16> halves(50);
-    const auto view = [](auto& x) { return view_of(x.data(), {static_cast<std::int64_t>(x.size())}); };
+    const auto view = [](auto& x) {
+      return view_of(x.data(), {static_cast<std::int64_t>(x.size())});
+    };
     comm.all_reduce(view(part), "sum");
     comm.all_reduce(view(halves), "sum");
     comm.all_gather(view(part), view(whole), "all");

@@ -135,8 +135,8 @@ TEMPLATE_TEST_CASE("all_reduce leaves the tree sum on every rank", "", float, bf
   }
 }
 
-TEMPLATE_TEST_CASE("all_gather puts the parts in rank order on every rank", "", float, bf16,
-                   std::int32_t) {
+TEMPLATE_TEST_CASE(
+    "all_gather puts the parts in rank order on every rank", "", float, bf16, std::int32_t) {
   for (const auto& [ranks, size] : all_cases()) {
     INFO(ranks << " ranks, " << size << " elements");
     const auto results = results_of<TestType>(ranks, [n = size](Communicator& comm) {
@@ -153,13 +153,12 @@ TEMPLATE_TEST_CASE("all_gather puts the parts in rank order on every rank", "", 
 TEMPLATE_TEST_CASE("reduce_scatter leaves each rank its part of the tree sum", "", float, bf16) {
   for (const auto& [ranks, part_size] : all_cases()) {
     INFO(ranks << " ranks, parts of " << part_size << " elements");
-    const auto results =
-        results_of<TestType>(ranks, [n = part_size](Communicator& comm) {
-          auto whole = elements<TestType>(comm.rank(), n * comm.size());
-          std::vector<TestType> part(static_cast<std::size_t>(n));
-          comm.reduce_scatter(tensor(whole), tensor(part), "x");
-          return part;
-        });
+    const auto results = results_of<TestType>(ranks, [n = part_size](Communicator& comm) {
+      auto whole = elements<TestType>(comm.rank(), n * comm.size());
+      std::vector<TestType> part(static_cast<std::size_t>(n));
+      comm.reduce_scatter(tensor(whole), tensor(part), "x");
+      return part;
+    });
     const auto all = sums<TestType>(ranks, part_size * ranks);
     for (int r = 0; r < ranks; ++r) {
       const auto begin = all.begin() + r * part_size;
@@ -202,8 +201,8 @@ TEMPLATE_TEST_CASE("broadcast copies the tensor of the root", "", float, bf16, s
   }
 }
 
-TEMPLATE_TEST_CASE("tensors travel around the ring by send and recv", "", float, bf16,
-                   std::int32_t) {
+TEMPLATE_TEST_CASE(
+    "tensors travel around the ring by send and recv", "", float, bf16, std::int32_t) {
   for (const auto& [ranks, size] : all_cases()) {
     if (ranks == 1) continue;
     INFO(ranks << " ranks, " << size << " elements");

@@ -2,12 +2,13 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "common/core/error.h"
 #include "tests/catch.h"
@@ -93,8 +94,8 @@ TEST_CASE("the JSON file is written also for a failed check but not for an error
 
 TEST_CASE("a JSON path that cannot be written is refused before the work") {
   bool worked = false;
-  const Run run = run_chapter({"--json", "/no/such/folder/out.json"},
-                              [&](auto&, auto&) { worked = true; });
+  const Run run =
+      run_chapter({"--json", "/no/such/folder/out.json"}, [&](auto&, auto&) { worked = true; });
   CHECK(run.code == 2);
   CHECK_FALSE(worked);
 }

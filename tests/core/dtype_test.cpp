@@ -38,9 +38,9 @@ TEST_CASE("f16 words become the floats of IEEE 754") {
   CHECK(to_float(f16{0x3c00}) == 1.0f);
   CHECK(to_float(f16{0xc000}) == -2.0f);
   CHECK(to_float(f16{0x7bff}) == 65504.0f);
-  CHECK(to_float(f16{0x0001}) == 5.9604645e-8f);   // the smallest subnormal, 2^-24
+  CHECK(to_float(f16{0x0001}) == 5.9604645e-8f);     // the smallest subnormal, 2^-24
   CHECK(to_float(f16{0x83ff}) == -1023 * 0x1p-24f);  // the largest subnormal, negative
-  CHECK(to_float(f16{0x0400}) == 0x1p-14f);        // the smallest normal
+  CHECK(to_float(f16{0x0400}) == 0x1p-14f);          // the smallest normal
   CHECK(to_float(f16{0x7c00}) == std::numeric_limits<float>::infinity());
   CHECK(to_float(f16{0xfc00}) == -std::numeric_limits<float>::infinity());
   CHECK(std::isnan(to_float(f16{0x7e00})));
@@ -54,7 +54,8 @@ TEST_CASE("every finite f16 is exact and in order") {
     const float here = to_float(f16{bits});
     const int exponent = bits >> 10 == 0 ? 1 : bits >> 10;
     const int fraction = bits >> 10 == 0 ? bits & 0x3ff : (bits & 0x3ff) | 0x400;
-    const bool right = here > below && here == std::ldexp(static_cast<float>(fraction), exponent - 25);
+    const bool right =
+        here > below && here == std::ldexp(static_cast<float>(fraction), exponent - 25);
     if (!right) FAIL("f16 word " << bits << " became " << here);
   }
 }

@@ -27,7 +27,8 @@ TEST_CASE("slices are copies of a range of rows or columns") {
 
 TEST_CASE("concat_columns undoes a split by columns") {
   const Matrix m = random_matrix(3, 7, 1);
-  CHECK(concat_columns({m.cols_in({0, 2}), m.cols_in({2, 2}), m.cols_in({2, 7})}).values == m.values);
+  CHECK(concat_columns({m.cols_in({0, 2}), m.cols_in({2, 2}), m.cols_in({2, 7})}).values ==
+        m.values);
 }
 
 TEST_CASE("sums are made element by element and a row is added to every row") {

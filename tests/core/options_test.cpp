@@ -57,11 +57,14 @@ TEST_CASE("without arguments the defaults hold") {
 }
 
 TEST_CASE("every option is taken") {
-  const Options options =
-      parse({"--device", "cpu", "--comm", "threads", "--tp", "8", "--uneven", "--dtype", "bf16",
-             "--kv-dtype", "f32", "--math", "f32", "--seed", "42", "--timeout-s", "0.5", "--json",
-             "out.json", "--fault", "skip_all_reduce"})
-          .value();
+  const Options options = parse({"--device",    "cpu",     "--comm",
+                                 "threads",     "--tp",    "8",
+                                 "--uneven",    "--dtype", "bf16",
+                                 "--kv-dtype",  "f32",     "--math",
+                                 "f32",         "--seed",  "42",
+                                 "--timeout-s", "0.5",     "--json",
+                                 "out.json",    "--fault", "skip_all_reduce"})
+                              .value();
   CHECK(options.device == "cpu");
   CHECK(options.comm == "threads");
   CHECK(options.tp == 8);
@@ -79,11 +82,12 @@ TEST_CASE("every option is taken") {
 
 TEST_CASE("a bad value is refused by name") {
   const std::vector<std::vector<std::string>> command_lines = {
-      {"--tp", "0"},         {"--tp", "-2"},          {"--tp", "257"},         {"--tp", "two"},
-      {"--tp", "2.5"},       {"--device", "tpu"},     {"--comm", "carrier"},   {"--dtype", "f16"},
-      {"--kv-dtype", "fp8"}, {"--math", "f64"},       {"--timeout-s", "0"},    {"--timeout-s", "-1"},
-      {"--timeout-s", "nan"}, {"--timeout-s", "inf"}, {"--timeout-s", "1e99"}, {"--seed", "-1"},
-      {"--seed", "x"},       {"--fault", "no_such"}};
+      {"--tp", "0"},          {"--tp", "-2"},         {"--tp", "257"},
+      {"--tp", "two"},        {"--tp", "2.5"},        {"--device", "tpu"},
+      {"--comm", "carrier"},  {"--dtype", "f16"},     {"--kv-dtype", "fp8"},
+      {"--math", "f64"},      {"--timeout-s", "0"},   {"--timeout-s", "-1"},
+      {"--timeout-s", "nan"}, {"--timeout-s", "inf"}, {"--timeout-s", "1e99"},
+      {"--seed", "-1"},       {"--seed", "x"},        {"--fault", "no_such"}};
   for (const auto& arguments : command_lines) {
     INFO(arguments[0] << " " << arguments[1]);
     const Error error = refusal(arguments);

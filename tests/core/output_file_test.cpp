@@ -80,8 +80,8 @@ TEST_CASE("without commit nothing is left behind") {
 TEST_CASE("a path that cannot be written is refused at once and named") {
   const TempFolder folder;
   const fs::path file = folder.write("file", "text");
-  for (const fs::path& path : {folder.path() / "no" / "such" / "folder.json", file / "below.json",
-                               folder.path()}) {
+  for (const fs::path& path :
+       {folder.path() / "no" / "such" / "folder.json", file / "below.json", folder.path()}) {
     try {
       const OutputFile out(path);
       FAIL(path << " was accepted");

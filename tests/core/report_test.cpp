@@ -2,8 +2,9 @@
 
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
 #include "tests/core/captured_output.h"

@@ -1,10 +1,10 @@
 // Every kernel variant that this processor can execute gives the bits of the plain loops.
 #include "common/device/cpu/kernels.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "common/device/reference_ops.h"
 #include "tests/catch.h"
@@ -71,22 +71,25 @@ TEST_CASE("matmul kernels give the bits of the reference") {
       REQUIRE(first_difference(m, n, k, dtype) == "");
 }
 
-TEST_CASE("matmul kernels give the bits of the reference for long sums and many rows") {
-  REQUIRE(first_difference(70, 67, 2500, DType::f32) == "");
-  REQUIRE(first_difference(70, 67, 2500, DType::bf16) == "");
+TEST_CASE("matmul kernels give the bits of the reference for many rows and long blocks") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  for (const std::int64_t k : {1, 31, 128, 704, 2500})
+    for (const std::int64_t n : {1, 67}) REQUIRE(first_difference(102, n, k, dtype) == "");
+  REQUIRE(first_difference(25, 18, 17'000, dtype) == "");
 }
 
 TEST_CASE("matmul kernels keep the sign of a zero that comes from underflow") {
   // -1e-30 * 1e-30 is no float; it rounds to -0, and a sum of such products stays -0.
-  const std::int64_t k = GENERATE(1, 16, 19, 128);
-  Matrix x(3, k), w(5, k);
+  const std::int64_t k = GENERATE(1, 128, 152, 700);  // 152: blocks of 16 + 3 features
+  const std::int64_t m = GENERATE(3, 30);
+  Matrix x(m, k), w(5, k);
   for (float& value : x.values) value = -1e-30f;
   for (float& value : w.values) value = 1e-30f;
   const SumBlocks blocks = SumBlocks::whole(k);
-  Matrix wanted(3, 5);
+  Matrix wanted(m, 5);
   reference::matmul(x.view(), w.view(), wanted.view(), blocks);
   for (const cpu::Kernels* kernels : variants()) {
-    Matrix y(3, 5);
+    Matrix y(m, 5);
     run(*kernels, x.view(), w.view(), y.view(), blocks);
     INFO(kernels->name);
     REQUIRE(same_bits(y.view(), wanted.view()));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "common/core/compare.h"

@@ -1,5 +1,5 @@
-// The inner loops of the CPU device, compiled for several instruction sets. [introduced in chapter
-// 01]
+// The inner loops of the CPU device, compiled for several instruction sets.
+// [introduced in chapter 01]
 //
 // All variants give the same bits as reference_ops.h. No standard library header may put inline
 // code into kernels.cpp: the linker keeps one copy of such code, and it could be the one

@@ -1,11 +1,12 @@
-// Sixteen floats, in whatever registers this translation unit is compiled for. [introduced in
-// chapter 01]
+// Sixteen running sums, in whatever registers this translation unit is compiled for.
+// [introduced in chapter 01]
 //
-// Included only by kernels.cpp, which is compiled once per instruction set. Everything is in an
-// unnamed namespace, so that no copy compiled for a newer processor is ever used on an older one.
+// A register (Vector) holds kWidth floats, so kParts of them hold the 16 sums: part p has the sums
+// kWidth * p, kWidth * p + 1, ... Included only by kernels.cpp, which is compiled once per
+// instruction set. Everything is in an unnamed namespace, so that no copy compiled for a newer
+// processor is ever used on an older one.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -17,104 +18,139 @@ namespace {
 
 #if defined(__AVX512F__)
 
-struct Vector16 {
-  __m512 lanes;
-};
-inline Vector16 zero16() {
-  return {_mm512_setzero_ps()};
+using Vector = __m512;
+constexpr int kWidth = 16;
+constexpr int kTileRows = 4;  // 4 * 4 sums, 4 x and a w: 21 of 32 registers
+
+// Some instructions are asked for in their masked form, with all lanes: of the plain one gcc 12
+// warns that its own header uses an uninitialized variable. The instruction is the same.
+constexpr __mmask16 kAllLanes = 0xffff;
+
+inline Vector zeros() {
+  return _mm512_setzero_ps();
 }
-inline Vector16 load16(const float* p) {
-  return {_mm512_loadu_ps(p)};
+inline Vector load(const float* p) {
+  return _mm512_loadu_ps(p);
 }
-inline Vector16 load16(const std::uint16_t* p) {  // bf16: the upper halves of floats
+inline Vector load(const std::uint16_t* p) {  // bf16: the upper halves of floats
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))};
+  const __m512i words = _mm512_maskz_cvtepu16_epi32(kAllLanes, halves);
+  return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAllLanes, words, 16));
 }
-inline void store16(float* p, Vector16 v) {
-  _mm512_storeu_ps(p, v.lanes);
+inline void store(float* p, Vector v) {
+  _mm512_storeu_ps(p, v);
 }
-inline Vector16 fma16(Vector16 a, Vector16 b, Vector16 c) {
-  return {_mm512_fmadd_ps(a.lanes, b.lanes, c.lanes)};
+inline Vector fma(Vector a, Vector b, Vector c) {
+  return _mm512_fmadd_ps(a, b, c);
 }
-inline __m256 sum_of_halves(Vector16 v) {
-  const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v.lanes), 1));
-  return _mm256_add_ps(_mm512_castps512_ps256(v.lanes), high);
+inline Vector all_lanes(float a) {
+  return _mm512_set1_ps(a);
 }
 
 #elif defined(__AVX2__)
 
-struct Vector16 {
-  __m256 low, high;
-};
-inline Vector16 zero16() {
-  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+using Vector = __m256;
+constexpr int kWidth = 8;
+constexpr int kTileRows = 3;  // 3 * 4 sums, 3 x and a w: all 16 registers
+
+inline Vector zeros() {
+  return _mm256_setzero_ps();
 }
-inline Vector16 load16(const float* p) {
-  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+inline Vector load(const float* p) {
+  return _mm256_loadu_ps(p);
 }
-inline __m256 widen8(const std::uint16_t* p) {
+inline Vector load(const std::uint16_t* p) {  // bf16: the upper halves of floats
   const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
-inline Vector16 load16(const std::uint16_t* p) {  // bf16: the upper halves of floats
-  return {widen8(p), widen8(p + 8)};
+inline void store(float* p, Vector v) {
+  _mm256_storeu_ps(p, v);
 }
-inline void store16(float* p, Vector16 v) {
-  _mm256_storeu_ps(p, v.low);
-  _mm256_storeu_ps(p + 8, v.high);
+inline Vector fma(Vector a, Vector b, Vector c) {
+  return _mm256_fmadd_ps(a, b, c);
 }
-inline Vector16 fma16(Vector16 a, Vector16 b, Vector16 c) {
-  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
-}
-inline __m256 sum_of_halves(Vector16 v) {
-  return _mm256_add_ps(v.low, v.high);
+inline Vector all_lanes(float a) {
+  return _mm256_set1_ps(a);
 }
 
 #else
 
-struct Vector16 {
-  float lanes[16];
+struct Vector {
+  float lanes[4];
 };
-inline Vector16 zero16() {
+constexpr int kWidth = 4;
+constexpr int kTileRows = 4;
+
+inline Vector zeros() {
   return {};
 }
-inline float widen(float x) {
-  return x;
+inline Vector load(const float* p) {
+  return {{p[0], p[1], p[2], p[3]}};
 }
-inline float widen(std::uint16_t bits) {  // bf16: the upper half of a float
-  const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16;
-  float x;
-  std::memcpy(&x, &word, sizeof x);
-  return x;
-}
-template <class T>
-Vector16 load16(const T* p) {
-  Vector16 v;
-  for (int i = 0; i < 16; ++i) v.lanes[i] = widen(p[i]);
+inline Vector load(const std::uint16_t* p) {  // bf16: the upper halves of floats
+  Vector v;
+  for (int i = 0; i < kWidth; ++i) {
+    const std::uint32_t word = static_cast<std::uint32_t>(p[i]) << 16;
+    std::memcpy(&v.lanes[i], &word, sizeof word);
+  }
   return v;
 }
-inline void store16(float* p, Vector16 v) {
+inline void store(float* p, Vector v) {
   std::memcpy(p, v.lanes, sizeof v.lanes);
 }
-inline Vector16 fma16(Vector16 a, Vector16 b, Vector16 c) {
-  for (int i = 0; i < 16; ++i) c.lanes[i] = __builtin_fmaf(a.lanes[i], b.lanes[i], c.lanes[i]);
+inline Vector fma(Vector a, Vector b, Vector c) {
+  for (int i = 0; i < kWidth; ++i) c.lanes[i] = __builtin_fmaf(a.lanes[i], b.lanes[i], c.lanes[i]);
   return c;
 }
-
-#endif
-
-// Adds the lanes 8 apart, then 4, 2 and 1 apart: the order of reference::dot.
-inline float sum16(Vector16 v) {
-#if defined(__AVX2__) || defined(__AVX512F__)
-  const __m256 eight = sum_of_halves(v);
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-#else
-  for (int apart = 8; apart > 0; apart /= 2)
-    for (int j = 0; j < apart; ++j) v.lanes[j] += v.lanes[j + apart];
-  return v.lanes[0];
-#endif
+inline Vector all_lanes(float a) {
+  return {{a, a, a, a}};
 }
+
+#endif
+
+constexpr int kParts = 16 / kWidth;
+
+struct Sums16 {
+  Vector part[kParts];
+};
+
+// Adds the sums 8 apart, then 4, 2 and 1 apart (the order of reference::dot), of four Sums16 at
+// once: out[j] becomes the total of s[j].
+#if defined(__AVX2__) || defined(__AVX512F__)
+
+inline __m128 four_of(const Sums16& s) {
+#if defined(__AVX512F__)
+  constexpr __mmask8 kFour = 0xff;  // lanes of two floats
+  const __m512d sixteen = _mm512_castps_pd(s.part[0]);
+  const __m256d low = _mm512_maskz_extractf64x4_pd(kFour, sixteen, 0);
+  const __m256d high = _mm512_maskz_extractf64x4_pd(kFour, sixteen, 1);
+  const __m256 eight = _mm256_add_ps(_mm256_castpd_ps(low), _mm256_castpd_ps(high));
+#else
+  const __m256 eight = _mm256_add_ps(s.part[0], s.part[1]);
+#endif
+  return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+}
+
+inline void add_up(const Sums16 (&s)[4], float* out) {
+  const __m128 a = four_of(s[0]), b = four_of(s[1]), c = four_of(s[2]), d = four_of(s[3]);
+  // a0+a2, b0+b2, a1+a3, b1+b3; the same of c and d; then the even ones plus the odd ones.
+  const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+  const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+}
+
+#else
+
+inline void add_up(const Sums16 (&s)[4], float* out) {
+  for (int j = 0; j < 4; ++j) {
+    float lanes[16];
+    std::memcpy(lanes, &s[j], sizeof lanes);
+    for (int apart = 8; apart > 0; apart /= 2)
+      for (int i = 0; i < apart; ++i) lanes[i] += lanes[i + apart];
+    out[j] = lanes[0];
+  }
+}
+
+#endif
 
 }  // namespace

@@ -1,0 +1,88 @@
+#include "common/parallel/compare_ranks.h"
+
+#include <limits>
+#include <vector>
+
+#include "common/core/error.h"
+#include "common/core/matrix.h"
+#include "tests/catch.h"
+
+using namespace tp;
+
+namespace {
+
+// Three ranks that hold the same matrix.
+struct Ranks {
+  Matrix reference = random_matrix(2, 3, 1);
+  std::vector<Matrix> held{3, reference};
+
+  Comparison compare(const Tolerance& tolerance) const {
+    std::vector<RankOutput> ranks(held.size());
+    for (std::size_t r = 0; r < held.size(); ++r) ranks[r].keep("y", held[r].view());
+    return compare_on_every_rank("layer output", ranks, "y", reference.view(), tolerance);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ranks that all agree pass") {
+  const Comparison c = Ranks().compare(Tolerance::exact());
+  CHECK(c.passed);
+  CHECK(c.max_difference == 0);
+  CHECK(c.name == "layer output");
+}
+
+TEST_CASE("an error on one rank only is found and the rank named") {
+  for (std::size_t wrong = 0; wrong < 3; ++wrong) {
+    Ranks ranks;
+    ranks.held[wrong](1, 2) += 0.5f;
+    const Comparison c = ranks.compare(Tolerance{0.25, "test"});
+    CHECK_FALSE(c.passed);
+    CHECK_THAT(c.place, ContainsSubstring("rank " + std::to_string(wrong) + " [1, 2]"));
+  }
+}
+
+TEST_CASE("a NaN on the last rank only is found") {
+  Ranks ranks;
+  ranks.held[0](0, 0) += 0.125f;  // allowed, and the largest difference that is a number
+  ranks.held[2](1, 2) = std::numeric_limits<float>::quiet_NaN();
+  const Comparison c = ranks.compare(Tolerance{0.25, "test"});
+  CHECK_FALSE(c.passed);
+  CHECK_THAT(c.place, ContainsSubstring("rank 2"));
+}
+
+TEST_CASE("a wrong shape on the last rank only is found") {
+  Ranks ranks;
+  ranks.held[2] = Matrix(2, 2);
+  const Comparison c = ranks.compare(Tolerance{1e9, "test"});
+  CHECK_FALSE(c.passed);
+  CHECK_THAT(c.place, ContainsSubstring("rank 2 shape [2, 2]"));
+}
+
+TEST_CASE("among passing ranks the largest difference is shown") {
+  Ranks ranks;
+  ranks.reference(0, 1) = 1;
+  ranks.held = {3, ranks.reference};
+  ranks.held[1](0, 1) += 0.125f;
+  ranks.held[2](0, 1) -= 0.0625f;
+  const Comparison c = ranks.compare(Tolerance{0.25, "test"});
+  CHECK(c.passed);
+  CHECK(c.max_difference == 0.125);
+  CHECK_THAT(c.place, ContainsSubstring("rank 1"));
+}
+
+TEST_CASE("a tensor that a rank did not keep is an error that names it") {
+  const std::vector<RankOutput> ranks(2);
+  const Matrix reference(1, 1);
+  CHECK_THROWS_WITH(
+      compare_on_every_rank("y", ranks, "no such tensor", reference.view(), Tolerance::exact()),
+      ContainsSubstring("no such tensor"));
+}
+
+TEST_CASE("sums are compared exactly where the number of ranks divides the blocks") {
+  const Tolerance reordered{0.5, "test"};
+  for (const int tp_size : {1, 2, 4, 8})
+    CHECK(row_parallel_tolerance(tp_size, reordered).bound == 0);
+  for (const int tp_size : {3, 5, 6, 7, 16})
+    CHECK(row_parallel_tolerance(tp_size, reordered).bound == 0.5);
+}
