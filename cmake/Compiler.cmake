@@ -13,6 +13,7 @@ if(TP_SANITIZE)
   target_compile_options(tp_flags INTERFACE -fsanitize=${TP_SANITIZE} -fno-sanitize-recover=all
                                             -fno-omit-frame-pointer)
   target_link_options(tp_flags INTERFACE -fsanitize=${TP_SANITIZE})
+  target_compile_options(tp_flags INTERFACE -Wno-maybe-uninitialized)  # false alarms in instrumented code
 endif()
 
 find_program(CCACHE ccache)

@@ -19,11 +19,22 @@ const Matrix kW(2,
                  5, 6, 7, 8});
 const Matrix kV(4, 1, {1, 2, 3, 4});
 
+// "[1, 2 ; 5, 6]": the rows one behind the other.
+std::string format_rows(const Matrix& m) {
+  std::string text;
+  for (std::int64_t row = 0; row < m.rows; ++row) {
+    const std::string values = format_row(m.rows_in({row, row + 1}));
+    text += (row == 0 ? "[" : " ; ") + values.substr(1, values.size() - 2);
+  }
+  return text + "]";
+}
+
 // The figures of the article, by hand.
 void show_by_hand(Report& report) {
   const ByHand two = split_by_hand(kX, kW, kV, 2);
   report.section("The article's example by hand");
-  report.line("X = [1, 2]   W = [1, 2, 3, 4 ; 5, 6, 7, 8]   V = [1 ; 2 ; 3 ; 4]");
+  report.line(
+      fmt::format("X = {}   W = {}   V = {}", format_rows(kX), format_rows(kW), format_rows(kV)));
   report.line("one device: X W = " + format_row(multiply(kX, kW)) +
               ", X W V = " + format_row(multiply(multiply(kX, kW), kV)));
   report.expect("columns of W on two ranks, X W", format_row(two.y, {2}), "[11, 14 | 17, 20]");
@@ -95,9 +106,10 @@ void show_who_holds_what(const Options& options, Report& report) {
   report.table(
       {"who_holds_what",
        {"", "rank 0", "rank 1"},
-       {row("column shards of X W", "y_local"), row("all_gather of them", "y"),
-        row("partial sums of X W V", "partial"), row("all_reduce of them", "z"),
-        row("all_gather of them: WRONG, two values where one is expected", "side by side")}});
+       {row("parts of X W", "y_local"), row("all_gather of the parts", "y"),
+        row("partial sums of X W V", "partial"), row("all_reduce of the partial sums", "z"),
+        row("all_gather of the partial sums, a mistake: two values where one belongs",
+            "side by side")}});
   for (const RankOutput& rank : ranks) {
     const std::string who = fmt::format("rank {}", &rank - ranks.data());
     report.expect(who + " after the all_gather", format_row(to_matrix(rank.tensor("y"))),

@@ -4,7 +4,9 @@
 
 #include "by_hand.h"
 #include "common/comm/ledger.h"
-#include "common/core/error.h"
+#include "common/core/matrix.h"
+#include "common/parallel/gated_mlp.h"
+#include "common/parallel/run_ranks.h"
 #include "common/parallel/shards.h"
 
 namespace tp {
@@ -21,32 +23,58 @@ void show_why_column_then_row(Report& report) {
 
 namespace {
 
-// down is all ones, so each rank's addend is the sum of silu(gate) * up over its features.
-double rank_sum(const std::vector<double>& gate, const std::vector<double>& up) {
-  double sum = 0;
-  for (std::size_t i = 0; i < gate.size(); ++i) sum += silu(gate[i]) * up[i];
-  return sum;
+constexpr std::int64_t kFeatures = 4;
+// Rows 0 to 3 are gate, rows 4 to 7 are up; hidden size 1.
+const Matrix kFused(2 * kFeatures, 1, {1, 2, 3, 4, 1, -1, 2, 0.5f});
+const Matrix kOne(1, 1, {1});
+const Matrix kDown(1, kFeatures, {1, 1, 1, 1});
+
+// Each rank's addend of down(silu(gate(1)) * up(1)); `load` gives the rank its rows of gate and up.
+template <class Load>
+std::vector<double> addends_of_two_ranks(const Load& load) {
+  const std::vector<RankOutput> ranks = run_ranks(Launch{}, [&](RankContext& ctx, RankOutput& out) {
+    const GatedMlp mlp{load(ctx), RowParallelLinear::shard(ctx, {kDown.view()})};
+    const auto allocate = [&](std::int64_t columns) {
+      return ctx.device.allocate({1, columns}, DType::f32, "activations");
+    };
+    Tensor gate_up = allocate(kFeatures), activated = allocate(kFeatures / 2), y = allocate(1);
+    out.keep("partial", mlp.partial(ctx, kOne.view(), gate_up, activated, y).addend);
+  });
+  return {ranks[0].tensor("partial").row<float>(0)[0], ranks[1].tensor("partial").row<float>(0)[0]};
+}
+
+// The figure with four digits, which f32 has to spare.
+std::string figure(double value) {
+  return fmt::format("{:.4f}", value);
 }
 
 }  // namespace
 
 void show_fused_gate_up(Report& report) {
   report.section("A fused gate_up matrix");
-  report.line("hidden 1, x = 1, gate = [1, 2, 3, 4], up = [1, -1, 2, 0.5], down all ones");
   report.line(
-      "stored rows: g0 g1 g2 g3 u0 u1 u2 u3; rank 0 takes g0 g1 u0 u1, rank 1 takes g2 g3 u2 u3");
-  const double rank0 = rank_sum({1, 2}, {1, -1}), rank1 = rank_sum({3, 4}, {2, 0.5});
-  report.expect("addend of rank 0", fmt::format("{:.6f}", rank0), "-1.030536");
-  report.expect("addend of rank 1", fmt::format("{:.6f}", rank1), "7.679472");
-  report.expect("sum", fmt::format("{:.6f}", rank0 + rank1), "6.648937");
-  // Cut through the middle, rank 0 has all gate rows and takes two of them for up.
-  const double wrong = rank_sum({1, 2}, {3, 4}) + rank_sum({1, -1}, {2, 0.5});
-  report.expect("sum if the matrix is cut in halves (wrong)", fmt::format("{:.6f}", wrong),
-                "10.567199");
+      "hidden 1, x = 1, gate = [1, 2, 3, 4], up = [1, -1, 2, 0.5], down all ones, two ranks");
+  report.line(
+      "Stored rows: g0 g1 g2 g3 u0 u1 u2 u3. Split part by part: g0 g1 u0 u1 | g2 g3 u2 u3.");
+  const ConstTensorView gate = kFused.view().rows_in({0, kFeatures});
+  const ConstTensorView up = kFused.view().rows_in({kFeatures, 2 * kFeatures});
+  const auto parts = addends_of_two_ranks([&](const RankContext& ctx) {
+    return ColumnParallelLinear::shard_fused(ctx, {{gate}, {up}});
+  });
+  report.expect("addend of rank 0", figure(parts[0]), "-1.0305");
+  report.expect("addend of rank 1", figure(parts[1]), "7.6795");
+  report.expect("sum", figure(parts[0] + parts[1]), "6.6489");
 
-  const ShardedSizes three_features{2, 2, 3};
-  report.expect("3 features on 2 ranks, although the fused matrix has 6 rows",
-                tp_problems(three_features, 2, false).empty() ? "accepted" : "refused", "refused");
+  report.line(
+      "Cut through the middle: g0 g1 g2 g3 | u0 u1 u2 u3; rank 0 takes two gate rows for up.");
+  const auto halves = addends_of_two_ranks(
+      [&](const RankContext& ctx) { return ColumnParallelLinear::shard(ctx, {kFused.view()}); });
+  report.expect("sum (wrong)", figure(halves[0] + halves[1]), "10.5672");
+
+  const bool refused =
+      !tp_problems({.heads = 2, .kv_heads = 2, .intermediate = 3}, 2, false).empty();
+  report.expect("intermediate size 3 on two ranks, although 6 fused rows could be halved",
+                refused ? "refused" : "accepted", "refused");
 }
 
 void show_price_list(Report& report) {

@@ -105,7 +105,7 @@ std::vector<ExtraOption> engine_flags(EngineOptions& engine) {
            "tokens in the KV cache (default: what the model was trained for, at most 4096)"},
           {"--ignore-eos", &engine.ignore_eos, "go on after the end of the text"},
           {"--temperature", &engine.temperature, "0: always the most likely token (default)"},
-          {"--top-k", &engine.top_k, "sample among the k most likely tokens; 0: off"},
+          {"--top-k", &engine.top_k, "sample among the k most likely tokens; 0 or -1: off"},
           {"--top-p", &engine.top_p,
            "sample among the most likely tokens that reach this probability; 1: off"},
           {"--sampling", &engine.sampling,

@@ -33,7 +33,7 @@ struct Call {
   Op op = Op::barrier;
   DType dtype = DType::f32;
   std::int32_t peer = -1;        // root of gather and broadcast, partner of send and recv, else -1
-  std::int64_t elements = 0;     // of the payload, see payload_elements in communicator.h
+  std::int64_t elements = 0;     // of the whole tensor for gathers and scatters, else of x
   std::array<char, 40> label{};  // for people; not audited
 
   void set_label(std::string_view text);

@@ -30,8 +30,10 @@ void check_part(Op op, ConstTensorView part, ConstTensorView whole, int ranks) {
   check_contiguous(op, whole);
   check_equal(name_of(op), "elements of part * ranks", part.shape.elements() * ranks,
               "elements of whole", whole.shape.elements());
-  check_equal(name_of(op), "element size of part", static_cast<std::int64_t>(size_of(part.dtype)),
-              "element size of whole", static_cast<std::int64_t>(size_of(whole.dtype)));
+  if (part.dtype != whole.dtype)
+    throw Error(ErrorKind::rank,
+                fmt::format("{}: part is {}, whole is {}; they must be equal", name_of(op),
+                            name_of(part.dtype), name_of(whole.dtype)));
 }
 
 void check_rank(Op op, int rank, int ranks) {

@@ -35,6 +35,7 @@ class Communicator {
   // Shapes: whole has size() times the elements of part. Moves: payload = the bytes of whole.
   void all_gather(ConstTensorView part, TensorView whole, std::string_view label);
 
+  // [no chapter uses it yet]
   // Sums `whole` over all ranks and leaves the rank-th of size() equal parts in `part`.
   // Shapes: as all_gather. Moves: payload = the bytes of whole.
   void reduce_scatter(ConstTensorView whole, TensorView part, std::string_view label);
@@ -45,8 +46,10 @@ class Communicator {
   // Copies root's x to every rank. In place. Moves: payload = the bytes of x.
   void broadcast(TensorView x, int root, std::string_view label);
 
+  // [no chapter uses it yet]
   // Sends x to one rank, which must receive it with the same shape. The caller may overwrite x
-  // when send returns. Calls between the same two ranks meet in their order.
+  // when send returns, which for large tensors is when the receiver takes them: of two ranks that
+  // exchange tensors, one must receive first. Calls between the same two ranks meet in their order.
   void send(ConstTensorView x, int to, std::string_view label);
   void recv(TensorView x, int from, std::string_view label);
 

@@ -76,8 +76,8 @@ int chapter_main(int argc,
     print_error(e.what());
     return exit_code(e.kind());
   } catch (const std::exception& e) {
-    print_error(e.what());
-    return exit_code(ErrorKind::rank);
+    print_error(e.what());  // the machine's: no memory, standard output is closed
+    return exit_code(ErrorKind::input);
   }
 }
 

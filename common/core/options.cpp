@@ -1,6 +1,7 @@
 #include "common/core/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +24,33 @@ std::string fault_list(const ChapterSpec& spec) {
   for (const Fault& fault : spec.faults)
     text += fmt::format("\n  {:<31} {}", fault.name, fault.description);
   return text;
+}
+
+// Reads a whole number or a decimal fraction, strictly: all of the text, in decimal, in range.
+template <class Number>
+Number parse_number(const std::string& flag, const std::string& text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && next == end) return value;
+  const char* kind = std::is_integral_v<Number> ? "a whole number" : "a number";
+  throw input_error(fmt::format("{} {}: must be {}", flag, text, kind));
+}
+
+// Adds an option with a number; `target` is the number or an optional of it.
+template <class Number, class Target>
+CLI::Option* add_number(CLI::App& app,
+                        const std::string& flags,
+                        Target& target,
+                        const std::string& help) {
+  const std::string flag = flags.substr(0, flags.find(','));
+  CLI::Option* option = app.add_option_function<std::string>(
+      flags,
+      [flag, &target](const std::string& text) { target = parse_number<Number>(flag, text); },
+      help);
+  option->type_name(std::is_integral_v<Number> ? "INT" : "NUMBER");
+  if constexpr (std::is_same_v<Number, Target>) option->default_str(fmt::format("{}", target));
+  return option;
 }
 
 // Refuses values that no chapter can run with.
@@ -83,16 +111,15 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
       ->capture_default_str();
   app.add_option("--comm", options.comm, "how ranks talk: auto, threads, nccl, peer, mpi")
       ->capture_default_str();
-  CLI::Option* tp = app.add_option("--tp,--tensor-parallel-size", options.tp, "number of ranks")
-                        ->capture_default_str();
+  CLI::Option* tp =
+      add_number<std::int64_t>(app, "--tp,--tensor-parallel-size", options.tp, "number of ranks");
   app.add_flag("--uneven", options.uneven, "allow sizes that the number of ranks does not divide");
   app.add_option("--dtype", options.dtype,
                  "storage of weights: f32, bf16 (default: " + spec.default_dtype + ")");
   app.add_option("--kv-dtype", options.kv_dtype, "storage of the KV cache: f32");
   app.add_option("--math", options.math, "type of activations: f32");
-  app.add_option("--seed", options.seed, "of random inputs and of sampling")->capture_default_str();
-  app.add_option("--timeout-s", options.timeout_s, "seconds a rank waits for another one")
-      ->capture_default_str();
+  add_number<std::int64_t>(app, "--seed", options.seed, "of random inputs and of sampling");
+  add_number<double>(app, "--timeout-s", options.timeout_s, "seconds a rank waits for another one");
   app.add_option("--json", options.json_file, "also write the results to this file, as JSON");
   app.add_option("--fault", options.fault, "make this mistake on purpose (see below)");
   for (const ExtraOption& extra : spec.extra_options) {
@@ -105,11 +132,12 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
             app.add_option(extra.flags, *target, extra.help)
                 ->expected(1)
                 ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-          else if constexpr (std::is_same_v<Target, std::int64_t> ||
-                             std::is_same_v<Target, std::string>)
+          else if constexpr (std::is_same_v<Target, std::string>)
             app.add_option(extra.flags, *target, extra.help)->capture_default_str();
+          else if constexpr (std::is_same_v<Target, std::optional<double>>)
+            add_number<double>(app, extra.flags, *target, extra.help);
           else
-            app.add_option(extra.flags, *target, extra.help);
+            add_number<std::int64_t>(app, extra.flags, *target, extra.help);
         },
         extra.target);
   }

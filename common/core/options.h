@@ -34,7 +34,6 @@ struct ExtraOption {
                std::string*,
                std::optional<std::int64_t>*,
                std::optional<double>*,
-               std::optional<std::string>*,
                std::vector<std::string>*>
       target;
   std::string help;

@@ -20,6 +20,12 @@ bool looks_like_a_number(std::string_view cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789.,+-e% ") == std::string_view::npos;
 }
 
+// "ok", with the reason of the tolerance unless that is 0; or where the difference is.
+std::string verdict_of(const Comparison& c) {
+  if (!c.passed) return "DIFFERS at " + c.place;
+  return c.tolerance.bound == 0 ? "ok" : fmt::format("ok ({})", c.tolerance.reason);
+}
+
 // 0 as "0", everything else with three significant digits.
 std::string short_number(double value) {
   return value == 0 ? "0" : fmt::format("{:.3g}", value);
@@ -80,7 +86,7 @@ void Report::check(const Comparison& comparison) {
   comparing_ = true;
   fmt::print("  {:<38} {:<12} {:>11} {:>10}  {}\n", comparison.name, comparison.shape,
              short_number(comparison.max_difference), short_number(comparison.tolerance.bound),
-             comparison.passed ? "ok" : "DIFFERS at " + comparison.place);
+             verdict_of(comparison));
   add({comparison.name, short_number(comparison.max_difference),
        "<= " + short_number(comparison.tolerance.bound), comparison.passed, comparison});
 }

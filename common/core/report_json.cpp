@@ -1,4 +1,6 @@
 // Report::to_json, apart from the rest because the JSON library is slow to compile.
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "common/core/report.h"
@@ -9,9 +11,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// NaN has no number in JSON.
+// NaN and infinity are no numbers in JSON.
 Json number(double value) {
-  return value == value ? Json(value) : Json("nan");
+  return std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : "inf");
 }
 
 Json to_json(const Table& table) {

@@ -12,4 +12,7 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
 };
 
+// One cell for the values of several ranks; equal neighbours are counted: "[2, 4] x 3, [1, 4]".
+std::string cell_of(const std::vector<std::string>& values);
+
 }  // namespace tp

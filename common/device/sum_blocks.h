@@ -15,9 +15,10 @@ namespace tp {
 
 inline constexpr int kSumBlocks = 8;
 
-// Part `part` of `parts` when `total` things are split as evenly as possible, in order. The
-// begin is floor(total * part / parts), so that the parts of a coarse split are unions of the
-// parts of a finer one when the number of parts divides. ("The first ones get one more" is not.)
+// Part `part` of `parts` when `total` things are split as evenly as possible, in order. It begins
+// at floor(total * part / parts). Then each part of a coarse split is a union of parts of a finer
+// one whenever the finer count is a multiple of the coarser; the usual rule, "the first parts get
+// one more", does not have this property.
 inline Range even_split(std::int64_t total, int part, int parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }

@@ -22,8 +22,9 @@ struct WholeLinear {
   std::optional<DType> store_as = {};  // how ranks store their shards; nothing: as it is
 };
 
-// One rank's addend of a sum that is not complete before all ranks' addends are added. Only
-// sum_over_ranks makes an activation of it, so a forgotten all-reduce does not compile.
+// A partial sum: one rank's addend of a sum that is not complete before all ranks' addends are
+// added. It cannot be passed where a tensor is expected, so that a forgotten all-reduce does not
+// compile; only the buffer behind it can still be taken for the sum.
 struct PartialSum {
   TensorView addend;
 };

@@ -1,4 +1,4 @@
-// Everything a rank owns, in one place. [introduced in chapter 01]
+// Everything a rank works with, in one place. [introduced in chapter 01]
 #pragma once
 
 #include "common/comm/communicator.h"
@@ -13,7 +13,7 @@ struct RankContext {
   int tp_size;
   Device& device;
   Communicator& comm;
-  Group& group;
+  Group& group;  // messages between the hosts; used from chapter 06 on
 };
 
 }  // namespace tp

@@ -26,8 +26,8 @@ void run_rank(int rank,
               const std::function<void(RankContext&, RankOutput&)>& body,
               RankOutput& output) {
   std::unique_ptr<Communicator> comm = std::make_unique<ThreadCommunicator>(hub, rank);
-  if (launch.wrap_communicator) comm = launch.wrap_communicator(std::move(comm));
   try {
+    if (launch.wrap_communicator) comm = launch.wrap_communicator(std::move(comm));
     std::unique_ptr<Group> group = std::make_unique<ThreadGroup>(hub, rank);
     if (launch.wrap_group) group = launch.wrap_group(std::move(group));
     const std::unique_ptr<Device> device = make_cpu_device();
@@ -39,8 +39,12 @@ void run_rank(int rank,
     // Another rank has the reason.
   } catch (const std::exception& e) {
     const Call& last = comm->last_call();
-    hub.abort(fmt::format("rank {} failed: {} (its last communication: {})", rank, e.what(),
-                          last.sequence == 0 ? "none" : last.to_string()));
+    const std::string what = e.what();
+    const bool names_call = what.find("(call ") != std::string::npos;
+    const std::string after =
+        last.sequence == 0 ? "before any communication" : "after " + last.to_string();
+    hub.abort(
+        fmt::format("rank {} failed: {}{}", rank, what, names_call ? "" : " (" + after + ")"));
   }
   hub.leave(rank);
 }

@@ -34,6 +34,18 @@ VocabShard vocab_shard(std::int64_t vocab_size, int rank, int tp_size) {
   return {{rank * rows, (rank + 1) * rows}, vocab_size};
 }
 
+void check_divides(const std::string& name, std::int64_t total, std::int64_t tp_size, bool uneven) {
+  if (tp_size > total)
+    throw input_error(fmt::format("--tp {}: more ranks than {}={}", tp_size, name, total));
+  if (uneven || total % tp_size == 0) return;
+  std::vector<std::int64_t> usable;
+  for (std::int64_t size = 1; size <= total; ++size)
+    if (total % size == 0) usable.push_back(size);
+  throw input_error(
+      fmt::format("--tp {}: {}={} is not a multiple of it; usable sizes: {}; or add --uneven",
+                  tp_size, name, total, fmt::join(usable, ", ")));
+}
+
 std::vector<std::string> tp_problems(const ShardedSizes& sizes, int tp_size, bool uneven) {
   std::vector<std::string> problems;
   if (tp_size > sizes.heads) {

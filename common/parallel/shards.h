@@ -34,6 +34,11 @@ struct VocabShard {
 };
 VocabShard vocab_shard(std::int64_t vocab_size, int rank, int tp_size);
 
+// Refuses `tp_size` ranks for `total` features that do not divide, unless `uneven`, and more ranks
+// than features in any case.
+// Errors: tp::Error (input) naming the size, with the sizes that work and the hint --uneven.
+void check_divides(const std::string& name, std::int64_t total, std::int64_t tp_size, bool uneven);
+
 // The sizes of a model that tensor parallelism divides.
 struct ShardedSizes {
   std::int64_t heads = 0;         // num_attention_heads

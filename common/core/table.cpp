@@ -1,0 +1,18 @@
+#include "common/core/table.h"
+
+#include <fmt/format.h>
+
+namespace tp {
+
+std::string cell_of(const std::vector<std::string>& values) {
+  std::string text;
+  for (std::size_t begin = 0, end = 0; begin < values.size(); begin = end) {
+    while (end < values.size() && values[end] == values[begin]) ++end;
+    if (begin > 0) text += ", ";
+    text += values[begin];
+    if (end - begin > 1) text += fmt::format(" x {}", end - begin);
+  }
+  return text;
+}
+
+}  // namespace tp
