@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include "common/device/sum_blocks.h"
+#include "common/engine/generate.h"
+#include "common/model/one_device_decoder.h"
+#include "common/parallel/compare_ranks.h"
 
 namespace tp {
 
@@ -38,42 +41,58 @@ Comparison compare_logits(const std::string& name,
   return worst;
 }
 
-// The columns of a module's whole output that a rank computes.
-Range columns_of(const std::string& name,
-                 const HeadShard& heads,
-                 const ModelConfig& config,
-                 std::int64_t all) {
-  const auto features = [&](Range range) {
-    return Range{range.begin * config.head_dim, range.end * config.head_dim};
-  };
-  if (name.ends_with(" q") || name.ends_with(" attention")) return features(heads.query);
-  if (name.ends_with(" k") || name.ends_with(" v")) return features(heads.kv);
-  return {0, all};
+// The columns of a module's whole output that each rank computes.
+std::vector<Range> columns_of(const std::string& name,
+                              const ModelConfig& config,
+                              int tp_size,
+                              std::int64_t all) {
+  std::vector<Range> columns;
+  for (int rank = 0; rank < tp_size; ++rank) {
+    const HeadShard shard =
+        head_shard(config.num_attention_heads, config.num_key_value_heads, rank, tp_size);
+    const bool of_query = name.ends_with(" q") || name.ends_with(" attention");
+    const bool of_kv = name.ends_with(" k") || name.ends_with(" v");
+    const Range heads = of_query ? shard.query : shard.kv;
+    columns.push_back(of_query || of_kv
+                          ? Range{heads.begin * config.head_dim, heads.end * config.head_dim}
+                          : Range{0, all});
+  }
+  return columns;
 }
 
 }  // namespace
+
+void expect_no_errors(Report& report, const Job& job, const std::vector<Completion>& completions) {
+  for (std::size_t i = 0; i < completions.size(); ++i)
+    if (completions[i].reason == FinishReason::error)
+      report.expect(fmt::format("prompt {} ({})", i, job.entries[i].name), "error", "a text");
+}
 
 void compare_tokens(Report& report,
                     const Job& job,
                     const Weights& weights,
                     int tp_size,
                     const std::vector<Completion>& completions) {
+  std::vector<std::pair<std::string, std::string>> ids;  // what is compared, and the outcome
   for (std::size_t i = 0; i < completions.size(); ++i) {
-    OneDeviceDecoder decoder(job.config, weights, job.max_context);
+    const Completion& found = completions[i];
+    if (found.reason == FinishReason::error) continue;
+    OneDeviceDecoder decoder(job.config, weights, job.max_cached_tokens());
     Tensor logits;
-    const Model one_device = [&](const Step& step) -> ConstTensorView {
-      logits = decoder.forward(step.ids, step.first_position, step.logit_rows);
-      return logits;
+    const Model one_device = [&](std::span<const std::int32_t> tokens, std::int64_t first) {
+      logits = decoder.forward(tokens, first, 1);
+      return logits.view();
     };
     const Completion reference =
-        generate(one_device, job.requests[i], job.max_context, kMaxChunkTokens, kKeptLogitBytes);
-    const std::string name = fmt::format("prompt {}", i);
-    report.check(
-        compare_logits(fmt::format("{}, logits of {} steps", name, reference.logits.size()),
-                       tp_size, completions[i].logits, reference.logits));
-    report.expect(fmt::format("{}, {} token ids", name, reference.ids.size()),
-                  first_difference(completions[i].ids, reference.ids), "equal");
+        generate(one_device, job.entries[i].request, job.max_cached_tokens(), kKeptLogitBytes);
+    const std::size_t steps = std::min(found.logits.size(), reference.logits.size());
+    if (steps > 0)
+      report.check(compare_logits(fmt::format("prompt {}, logits of {} steps", i, steps), tp_size,
+                                  found.logits, reference.logits));
+    ids.emplace_back(fmt::format("prompt {}, {} token ids", i, reference.ids.size()),
+                     first_difference(found.ids, reference.ids));
   }
+  for (const auto& [name, outcome] : ids) report.expect(name, outcome, "equal");
 }
 
 void compare_layers(Report& report,
@@ -82,27 +101,19 @@ void compare_layers(Report& report,
                     int tp_size,
                     std::span<const std::int32_t> ids,
                     const std::vector<RankOutput>& ranks) {
-  OneDeviceDecoder decoder(job.config, weights, job.max_context);
+  OneDeviceDecoder decoder(job.config, weights, job.max_cached_tokens());
   std::string first;
   const Tap compare_module = [&](const std::string& name, ConstTensorView whole) {
-    Comparison worst;
-    for (int rank = 0; rank < tp_size; ++rank) {
-      if (name == "logits" && rank > 0) break;  // gathered to rank 0 only
-      const HeadShard heads =
-          head_shard(job.config.num_attention_heads, job.config.num_key_value_heads, rank, tp_size);
-      const ConstTensorView part =
-          whole.columns_in(columns_of(name, heads, job.config, whole.row_elements()));
-      Comparison here = compare(name, ranks[static_cast<std::size_t>(rank)].tensor(name), part,
-                                tolerance_for(tp_size, whole));
-      here.place = fmt::format("rank {} {}", rank, here.place);
-      here.shape = whole.shape.to_string();
-      if (!here.passed && first.empty()) first = fmt::format("{}, rank {}", name, rank);
-      const bool worse = !here.passed || here.max_difference > worst.max_difference;
-      if (rank == 0 || (worst.passed && worse)) worst = here;
-    }
+    const std::vector<Range> columns = columns_of(name, job.config, tp_size, whole.row_elements());
+    const Tolerance tolerance = tolerance_for(tp_size, whole);
+    // The logits are gathered to rank 0 only.
+    const Comparison worst =
+        name == "logits" ? compare(name, ranks[0].tensor(name), whole, tolerance)
+                         : compare_column_shards(name, ranks, name, whole, columns, tolerance);
+    if (!worst.passed && first.empty()) first = fmt::format("{}, {}", name, worst.place);
     report.check(worst);
   };
-  decoder.forward(ids, 0, static_cast<std::int64_t>(ids.size()), compare_module);
+  decoder.forward(ids, 0, std::ssize(ids), compare_module);
   report.line(first.empty() ? "  no difference in any module" : "  first difference: " + first);
 }
 

@@ -6,15 +6,17 @@
 #include <vector>
 
 #include "common/core/report.h"
-#include "common/engine/generate.h"
 #include "common/model/weights.h"
 #include "common/parallel/run_ranks.h"
-#include "requests.h"
+#include "job.h"
 
 namespace tp {
 
-// Generates every request again on one device and compares the token ids and the logits behind
-// them.
+// Every entry must have run; one that has not is a failed check.
+void expect_no_errors(Report& report, const Job& job, const std::vector<Completion>& completions);
+
+// Generates every request again, alone and on one device, and compares the token ids and the logits
+// behind them.
 void compare_tokens(Report& report,
                     const Job& job,
                     const Weights& weights,

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "common/comm/forwarding.h"
 #include "common/core/error.h"
 #include "common/core/random.h"
-#include "common/engine/step.h"
+#include "common/engine/batch_plan.h"
+#include "common/engine/plan_faults.h"
 #include "common/parallel/faults.h"
 #include "common/parallel/shards.h"
 
@@ -15,33 +17,29 @@ namespace tp {
 
 namespace {
 
-// A rank that draws the next token for itself instead of taking rank 0's: it goes on with another
-// one.
-class OwnTokens final : public Group {
+// A rank that draws the next tokens for itself instead of taking rank 0's: it goes on with others.
+class OwnTokens final : public ForwardingGroup {
  public:
   OwnTokens(std::unique_ptr<Group> inner, std::int64_t vocab_size)
-      : inner_(std::move(inner)), vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void barrier() override { inner_->barrier(); }
-  std::span<const std::byte> exchange(std::span<const std::byte> record) override {
-    return inner_->exchange(record);
-  }
-  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+      : ForwardingGroup(std::move(inner)), vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
 
   void broadcast(std::vector<std::byte>& bytes, int root) override {
-    inner_->broadcast(bytes, root);
-    Step step = Step::decode(bytes);
-    const bool decoding = step.ids.size() == 1 && step.first_position > 0;
-    if (!decoding || rank() != size() - 1) return;
-    step.ids[0] = static_cast<std::int32_t>(
-        random_bits(1, static_cast<std::uint64_t>(step.first_position)) % vocab_size_);
-    step.encode(bytes);
+    ForwardingGroup::broadcast(bytes, root);
+    if (rank() != size() - 1) return;
+    BatchPlan plan;
+    plan.decode(bytes);
+    std::size_t row = 0;
+    for (const PlannedSequence& s : plan.sequences) {
+      const bool decoding = s.rows == 1 && plan.positions[row] > 0;
+      if (decoding)
+        plan.token_ids[row] = static_cast<std::int32_t>(
+            random_bits(1, static_cast<std::uint64_t>(plan.positions[row])) % vocab_size_);
+      row += static_cast<std::size_t>(s.rows);
+    }
+    plan.encode(bytes);
   }
 
  private:
-  std::unique_ptr<Group> inner_;
   std::uint64_t vocab_size_;
 };
 
@@ -56,11 +54,13 @@ std::vector<Fault> engine_faults() {
       {"wrong_kv_map", "each rank loads the KV heads of the next one"},
       {"unmasked_vocab_pads", "the padding rows of the vocabulary count as tokens"},
       {"rank_local_sampling", "the last rank draws its tokens itself"}};
+  for (const Fault& fault : plan_faults()) faults.push_back(fault);
   for (const Fault& fault : mismatched_collective_faults()) faults.push_back(fault);
   return faults;
 }
 
-void check_fault_applies(const std::string& fault, const ModelConfig& config, int tp_size) {
+void check_fault_applies(const std::string& fault, const Job& job, int tp_size) {
+  const ModelConfig& config = job.config;
   const auto refuse = [&](const std::string& why) {
     throw input_error(fmt::format("--fault {}: {}", fault, why));
   };
@@ -73,13 +73,16 @@ void check_fault_applies(const std::string& fault, const ModelConfig& config, in
                        tp_size));
   if (fault == "wrong_kv_map" && config.num_key_value_heads == 1)
     refuse("the model has only one KV head");
+  const bool of_plan = fault == "rank_chooses_own_blocks" || fault == "shuffled_rows";
+  if (of_plan && (job.entries.size() < 2 || job.limits.max_num_seqs < 2))
+    refuse("it takes two sequences that run together; give two prompts and --max-num-seqs 2");
 }
 
-Launch with_engine_fault(Launch launch, const std::string& fault, const ModelConfig& config) {
-  launch = with_fault(std::move(launch), fault);
+Launch with_engine_fault(Launch launch, const std::string& fault, const Job& job) {
+  launch = with_plan_fault(with_fault(std::move(launch), fault), fault, job.block_size);
   if (fault == "rank_local_sampling")
-    launch.wrap_group =
-        [vocab_size = config.vocab_size](std::unique_ptr<Group> group) -> std::unique_ptr<Group> {
+    launch.wrap_group = [vocab_size = job.config.vocab_size](
+                            std::unique_ptr<Group> group) -> std::unique_ptr<Group> {
       return std::make_unique<OwnTokens>(std::move(group), vocab_size);
     };
   return launch;

@@ -8,16 +8,17 @@
 #include "common/model/config.h"
 #include "common/model/decoder.h"
 #include "common/parallel/run_ranks.h"
+#include "job.h"
 
 namespace tp {
 
 std::vector<Fault> engine_faults();
 
-// Errors: tp::Error (input) if the fault cannot show with this model on this many ranks.
-void check_fault_applies(const std::string& fault, const ModelConfig& config, int tp_size);
+// Errors: tp::Error (input) if the fault cannot show with this job on this many ranks.
+void check_fault_applies(const std::string& fault, const Job& job, int tp_size);
 
 // The launch, with a communicator or a group that makes the mistake.
-Launch with_engine_fault(Launch launch, const std::string& fault, const ModelConfig& config);
+Launch with_engine_fault(Launch launch, const std::string& fault, const Job& job);
 
 // What the rank takes for its shard.
 DecoderShard shard_with_fault(const std::string& fault,

@@ -1,16 +1,18 @@
 // Chapter 06: a mini inference engine, every layer of it split over ranks.
 //
-// You learn:  how the pieces of the earlier chapters make a model: column-parallel into the heads
-//             and the intermediate features, row-parallel out of them, two all-reduces per layer;
-//             rank 0 decides what to run and samples, all ranks compute.
-// New here:   model/ (config, weights, tokenizer, decoder) and engine/ (sampler, steps).
+// You learn:  how the pieces of the earlier chapters make an engine: rank 0 alone holds requests,
+//             schedules, samples and hands out KV blocks (control plane); each step it broadcasts one
+//             plan, which all ranks run on their shards (execution plane).
+// New here:   model/ (config, weights, tokenizer, decoder) and engine/ (scheduler, model runner,
+//             sampler, engine).
 // Run:        ch06_mini_engine --prompt "She had been"       last line: PASS
 //
 // Shapes, with the bundled model's values: hidden 256, 8 query heads and 2 KV heads of 32,
 // intermediate 704, vocabulary 4353 (padded to a multiple of the ranks), 6 layers.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,10 @@
 
 #include "common/core/chapter.h"
 #include "common/core/error.h"
-#include "common/model/stream_decoder.h"
 #include "compare.h"
 #include "engine_faults.h"
-#include "requests.h"
+#include "show.h"
+#include "texts.h"
 
 using namespace tp;
 
@@ -33,184 +35,179 @@ double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-void show_shapes(Report& report, const Job& job, const Options& options, const Weights& weights) {
-  const ModelConfig& c = job.config;
-  const auto tp_size = static_cast<int>(options.tp);
-  report.line(fmt::format(
-      "model {}: {} layers, hidden {}, {} query heads and {} KV heads of {}, intermediate {}, "
-      "vocabulary {}",
-      job.folder.filename().string(), c.num_hidden_layers, c.hidden_size, c.num_attention_heads,
-      c.num_key_value_heads, c.head_dim, c.intermediate_size, c.vocab_size));
-  for (const std::string& note : weights.notes()) report.line("note: " + note);
+// What rank 0 brings home.
+struct Outcome {
+  std::vector<Completion> completions;  // one per entry of the job
+  Scheduler::Counters counters;
+  Engine::Times times;
+  std::int64_t peak_blocks = 0;
+  BatchPlan shown_plan;  // of the step asked for with --show-batch
+  std::size_t shown_bytes = 0;
+  std::vector<std::int32_t> inspected;  // ids whose modules are compared one by one
+  double load_us = 0, generate_us = 0, communicate_us = 0;
+};
 
-  report.section("Shapes");
-  Table table{"shards",
-              {"rank", "query heads", "KV heads", "q_proj", "k_proj, v_proj", "o_proj", "gate, up",
-               "down_proj", "vocabulary rows"},
-              {}};
-  for (int rank = 0; rank < tp_size; ++rank) {
-    const DecoderShard shard = DecoderShard::of(c, rank, tp_size);
-    const std::int64_t q = shard.heads.query.size() * c.head_dim,
-                       kv = shard.heads.kv.size() * c.head_dim;
-    const std::int64_t inter = shard_range(c.intermediate_size, rank, tp_size).size();
-    const auto span = [](Range r) {
-      return r.size() == 1 ? std::to_string(r.begin) : fmt::format("{}-{}", r.begin, r.end - 1);
-    };
-    const auto shape = [](std::int64_t a, std::int64_t b) { return Shape{a, b}.to_string(); };
-    const std::int64_t pads = std::max<std::int64_t>(
-        0, shard.vocab.rows.end - std::max(shard.vocab.rows.begin, c.vocab_size));
-    table.rows.push_back({std::to_string(rank), span(shard.heads.query), span(shard.heads.kv),
-                          shape(q, c.hidden_size), shape(kv, c.hidden_size),
-                          shape(c.hidden_size, q), shape(inter, c.hidden_size),
-                          shape(c.hidden_size, inter),
-                          fmt::format("{} (pads: {})", span(shard.vocab.rows), pads)});
-  }
-  report.table(table);
-  if (options.uneven &&
-      !tp_problems({c.num_attention_heads, c.num_key_value_heads, c.intermediate_size}, tp_size,
-                   false)
-           .empty())
-    report.line(
-        fmt::format("uneven: the largest shard is above the mean by {:.1f} % (query heads), {:.1f} "
-                    "% (intermediate)",
-                    imbalance_percent(c.num_attention_heads, tp_size),
-                    imbalance_percent(c.intermediate_size, tp_size)));
-}
-
-// Bytes that each rank has allocated, told to rank 0, which prints them.
-void show_memory(Report& report, const RankContext& ctx) {
-  const MemoryCounter& memory = ctx.device.memory();
-  const std::vector<std::string> tags{"weights", "kv", "activations", "rope"};
-  std::vector<std::int64_t> bytes;
-  for (const std::string& tag : tags) bytes.push_back(memory.use(tag).bytes);
-  bytes.push_back(memory.uploaded_bytes());
-  const auto all = ctx.group.exchange(std::as_bytes(std::span(bytes)));
-  if (ctx.rank != 0) return;
-  report.section("Bytes on each rank");
-  Table table{"memory",
-              {"rank", "weights", "KV cache", "activations", "rope table", "copied from the file"},
-              {}};
-  for (int rank = 0; rank < ctx.tp_size; ++rank) {
-    std::vector<std::string> row{std::to_string(rank)};
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      std::int64_t value = 0;
-      std::memcpy(&value,
-                  all.data() + (static_cast<std::size_t>(rank) * bytes.size() + i) * sizeof value,
-                  sizeof value);
-      row.push_back(std::to_string(value));
+// Rank 0: all requests, to their ends, their texts printed as they come.
+// [region control_plane]
+void run_requests(const Job& job,
+                  const EngineOptions& options,
+                  ModelRunner& runner,
+                  Report& report,
+                  Outcome& out) {
+  Engine engine(runner, job.limits, kKeptLogitBytes);
+  Texts texts(report, job);
+  std::vector<std::size_t> entry_of;  // by the engine's number of the request
+  out.completions.resize(job.entries.size());
+  const auto finished = [&](std::size_t entry, Completion done) {
+    if (!done.error.empty()) done.error = job.entries[entry].name + ": " + done.error;
+    texts.finish(entry, done);
+    out.completions[entry] = std::move(done);
+  };
+  for (std::size_t i = 0; i < job.entries.size(); ++i) {
+    if (!job.entries[i].error.empty()) {
+      Completion failed;
+      failed.reason = FinishReason::error;
+      failed.error = job.entries[i].error;
+      finished(i, std::move(failed));
+      continue;
     }
-    table.rows.push_back(row);
+    const std::int32_t id = engine.add_request(job.entries[i].request);
+    entry_of.push_back(i);
+    if (engine.completion(id).reason != FinishReason::none) finished(i, engine.take(id));
   }
-  report.table(table);
+  while (!engine.idle()) {
+    for (const Engine::NewToken& token : engine.step())
+      texts.add(entry_of[static_cast<std::size_t>(token.id)], token.token);
+    for (const std::int32_t id : engine.finished())
+      finished(entry_of[static_cast<std::size_t>(id)], engine.take(id));
+    if (options.show_batch == static_cast<std::int64_t>(engine.plan().step)) {
+      out.shown_plan.decode(runner.message());
+      out.shown_bytes = runner.message().size();
+    }
+  }
+  out.counters = engine.scheduler().counters();
+  out.peak_blocks = engine.scheduler().blocks().peak_used_blocks();
+  out.times = engine.times();
+}
+// [end control_plane]
+
+// A prompt and what was made of it, as one plan with the logits of every token.
+void run_inspection(const Job& job, ModelRunner& runner, const Tap& keep, Outcome& out) {
+  const auto spoke = std::find_if(out.completions.begin(), out.completions.end(),
+                                  [](const Completion& c) { return !c.ids.empty(); });
+  if (spoke == out.completions.end()) return;
+  const auto index = static_cast<std::size_t>(spoke - out.completions.begin());
+  std::vector<std::int32_t> ids = job.entries[index].request.prompt_ids;
+  ids.insert(ids.end(), spoke->ids.begin(), spoke->ids.end() - 1);
+  const auto limit = std::min(job.max_cached_tokens(), job.limits.max_num_batched_tokens);
+  if (std::ssize(ids) > limit) ids.resize(static_cast<std::size_t>(limit));
+  BlockTable table(static_cast<std::size_t>(blocks_for(std::ssize(ids), job.block_size)));
+  std::iota(table.begin(), table.end(), 0);  // all blocks are free again
+  BatchPlan plan;
+  plan.add(0, ids, 0, table, job.block_size, std::ssize(ids));
+  runner.lead(plan, keep);
+  out.inspected = std::move(ids);
 }
 
-// Rank 0: one request, its text printed as it comes.
-Completion speak(Report& report, const Job& job, std::size_t index, Leader& leader) {
-  const Request& request = job.requests[index];
-  const std::string prompt = job.tokenizer.decode(request.prompt_ids, false);
-  report.stream(fmt::format("[{}] {}", index, prompt));
-  StreamDecoder text(job.tokenizer, true);
-  std::string spoken;
-  const auto say = [&](const std::string& piece) {
-    spoken += piece;
-    report.stream(piece);
+void show_steps(Report& report, const Job& job, const EngineOptions& options, const Outcome& out) {
+  const Scheduler::Counters& c = out.counters;
+  report.section("Steps");
+  report.line(fmt::format(
+      "{} steps: {} prompt tokens and {} generated ones were run, at most {} sequences together",
+      c.steps, c.prompt_tokens, c.generated_tokens, c.most_running));
+  report.line(
+      fmt::format("{} preemptions, {} tokens computed again; at most {} of {} blocks in use",
+                  c.preemptions, c.recomputed_tokens, out.peak_blocks, job.pool.num_blocks));
+  report.record("/steps", c.steps);
+  report.record("/preemptions", c.preemptions);
+  report.record("/recomputed_tokens", c.recomputed_tokens);
+  if (!options.show_batch) return;
+  if (out.shown_plan.stop()) {
+    report.line(fmt::format("step {} did not take place", *options.show_batch));
+    return;
+  }
+  report.section(fmt::format("Step {} as every rank read it ({} bytes)", out.shown_plan.step,
+                             out.shown_bytes));
+  report.table(out.shown_plan.to_table("batch"));
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void show_times(Report& report, const Outcome& out) {
+  const Scheduler::Counters& c = out.counters;
+  std::vector<double> ttft, tpot;
+  for (const Completion& done : out.completions) {
+    if (!done.ids.empty()) ttft.push_back(done.ttft_us);
+    if (done.tpot_us) tpot.push_back(*done.tpot_us);  // one token alone has none
+  }
+  const auto summary = [&](const std::string& name, const std::vector<double>& values) {
+    if (values.empty()) return;
+    if (values.size() == 1) return report.time(name, values[0]);
+    report.time(fmt::format("{}, median of {}", name, values.size()), median(values));
+    report.time(name + ", longest", *std::max_element(values.begin(), values.end()));
   };
-  const Clock::time_point start = Clock::now();
-  double first_us = 0;
-  const auto on_token = [&](std::int32_t id) {
-    if (first_us == 0) first_us = microseconds_since(start);
-    say(text.push(id));
+  const auto rate = [&](const std::string& name, std::int64_t tokens, double us) {
+    if (tokens > 0)
+      report.time(name, fmt::format("{:.0f} tokens/s", static_cast<double>(tokens) / us * 1e6));
   };
-  const Model model = [&](const Step& step) { return leader.run(step); };
-  Completion done =
-      generate(model, request, job.max_context, kMaxChunkTokens, kKeptLogitBytes, on_token);
-  const double total_us = microseconds_since(start);
-  say(text.finish());
-  report.line(fmt::format("\n    ({} prompt tokens, {} new tokens, ended by {})",
-                          request.prompt_ids.size(), done.ids.size(), name_of(done.reason)));
-
-  const std::string path = fmt::format("/prompts/{}", index);
-  report.record(path + "/prompt", prompt);
-  report.record(path + "/ids", request.prompt_ids);
-  report.record(path + "/new_ids", done.ids);
-  report.record(path + "/text", spoken);
-  report.record(path + "/finish_reason", name_of(done.reason));
-  const auto later = static_cast<double>(done.ids.size()) - 1;
-  report.time(fmt::format("prompt {}: time to first token (TTFT)", index), first_us);
-  if (later > 0)
-    report.time(fmt::format("prompt {}: time per output token (TPOT)", index),
-                (total_us - first_us) / later);
-  return done;
+  report.time("loading, all ranks", out.load_us);
+  summary("time to first token (TTFT)", ttft);
+  summary("time per output token (TPOT)", tpot);
+  rate("prefill", c.prompt_tokens + c.recomputed_tokens, out.times.prefill_us);
+  rate("decode", c.generated_tokens, out.times.decode_us);
+  report.time("share of communication in generating",
+              fmt::format("{:.1f} %", 100 * out.communicate_us / out.generate_us));
 }
 
-// One sequence to be looked at module by module: the first prompt and what was made of it.
-std::vector<std::int32_t> sequence_to_inspect(const Job& job,
-                                              const std::vector<Completion>& completions) {
-  std::vector<std::int32_t> ids = job.requests[0].prompt_ids;
-  ids.insert(ids.end(), completions[0].ids.begin(), completions[0].ids.end() - 1);
-  const auto limit = static_cast<std::size_t>(std::min(job.max_context, kMaxChunkTokens));
-  if (ids.size() > limit) ids.resize(limit);
-  return ids;
-}
-
-void lesson(const Options& options, const EngineOptions& engine, Report& report) {
+void lesson(const Options& options, const EngineOptions& engine_options, Report& report) {
   const Clock::time_point start = Clock::now();
-  const Job job = Job::prepare(options, engine);
+  const Job job = Job::prepare(options, engine_options);
   const auto tp_size = static_cast<int>(options.tp);
-  check_fault_applies(options.fault, job.config, tp_size);
+  check_fault_applies(options.fault, job, tp_size);
   const Weights weights = Weights::open(job.folder, job.config, job.store_as);
   show_shapes(report, job, options, weights);
 
-  const bool layers = engine.compare == "layers";
-  DecoderLimits limits{job.max_context, std::min(job.max_context, kMaxChunkTokens), 1};
-  if (layers) limits.max_logit_rows = limits.max_chunk_tokens;
-  std::vector<Completion> completions;
-  std::vector<std::int32_t> inspected;
-  double load_us = 0, speak_us = 0, communicate_us = 0;
+  const bool layers = engine_options.compare == "layers";
+  Outcome out;
+  const auto on_each_rank = [&](RankContext& ctx, RankOutput& output) {
+    const KvBudget& budget = job.kv_budgets[static_cast<std::size_t>(ctx.rank)];
+    const std::int64_t num_blocks = agree_on_pool_size(ctx, budget).num_blocks;
+    Decoder decoder(ctx, job.config, weights,
+                    shard_with_fault(options.fault, job.config, ctx.rank, tp_size),
+                    job.decoder_limits(layers, num_blocks));
+    spoil_loaded(options.fault, decoder, tp_size);
+    ModelRunner runner(ctx, decoder, !engine_options.no_plan_hash);
+    show_memory(report, job, ctx);
+    Tap keep;  // of each module what the last step computed
+    if (layers)
+      keep = [&](const std::string& name, ConstTensorView tensor) { output.keep(name, tensor); };
+    if (ctx.rank != 0) return runner.follow(keep);
 
-  const auto ranks = run_ranks(
-      with_engine_fault(Launch::from(options), options.fault, job.config),
-      [&](RankContext& ctx, RankOutput& out) {
-        Decoder decoder(ctx, job.config, weights,
-                        shard_with_fault(options.fault, job.config, ctx.rank, tp_size), limits);
-        spoil_loaded(options.fault, decoder, tp_size);
-        show_memory(report, ctx);
-        Tap keep;
-        bool inspecting = false;
-        if (layers)
-          keep = [&](const std::string& name, ConstTensorView output) {
-            if (inspecting) out.keep(name, output);
-          };
-        if (ctx.rank != 0) {
-          inspecting = true;  // keeps the last step, which is the one to inspect
-          return follow(ctx, decoder, keep);
-        }
-        load_us = microseconds_since(start);
-        report.section("Text");
-        Leader leader(ctx, decoder);
-        for (std::size_t i = 0; i < job.requests.size(); ++i)
-          completions.push_back(speak(report, job, i, leader));
-        speak_us = microseconds_since(start) - load_us;
-        communicate_us = ctx.comm.ledger().total().microseconds;
-        if (layers) {
-          inspecting = true;
-          inspected = sequence_to_inspect(job, completions);
-          leader.run({0, static_cast<std::int64_t>(inspected.size()), inspected}, keep);
-        }
-        leader.stop();
-      });
+    out.load_us = microseconds_since(start);
+    report.section("Text");
+    run_requests(job, engine_options, runner, report, out);
+    out.generate_us = microseconds_since(start) - out.load_us;
+    out.communicate_us = ctx.comm.ledger().total().microseconds;
+    if (layers) run_inspection(job, runner, keep, out);
+    runner.stop();
+  };
+  const auto ranks =
+      run_ranks(with_engine_fault(Launch::from(options), options.fault, job), on_each_rank);
 
+  show_steps(report, job, engine_options, out);
   report.section("Communication of rank 0");
   report.table(ranks[0].ledger.to_table());
-  report.time("loading, all ranks", load_us);
-  report.time("share of communication in generating",
-              fmt::format("{:.1f} %", 100 * communicate_us / speak_us));
-
-  if (engine.compare != "none") {
-    report.section("Compared with one device");
-    if (layers) compare_layers(report, job, weights, tp_size, inspected, ranks);
-    compare_tokens(report, job, weights, tp_size, completions);
-  }
+  show_times(report, out);
+  report.section("Compared with one device");
+  if (engine_options.compare == "none") report.line("nothing, as asked for");
+  if (!out.inspected.empty()) compare_layers(report, job, weights, tp_size, out.inspected, ranks);
+  if (engine_options.compare != "none")
+    compare_tokens(report, job, weights, tp_size, out.completions);
+  expect_no_errors(report, job, out.completions);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ class Communicator {
   void reduce_scatter(ConstTensorView whole, TensorView part, std::string_view label);
 
   // Like all_gather, but only `root` receives; `whole` is ignored on the others.
+  // Moves: payload = the bytes of whole.
   void gather(ConstTensorView part, TensorView whole, int root, std::string_view label);
 
   // Copies root's x to every rank. In place. Moves: payload = the bytes of x.

@@ -11,9 +11,9 @@
 
 namespace tp {
 
-// Bytes over the busiest link when the ring algorithm carries `payload_bytes` among `ranks` ranks:
-// what every rank sends, or for gather what the root receives. That is payload * 2 (n-1)/n for all_reduce, * (n-1)/n for the operations that gather or
-// scatter, * 1 for broadcast and send, rounded up to whole bytes.
+// Bytes over the busiest link when the ring algorithm carries `payload_bytes` among `ranks` ranks,
+// in one direction: payload * 2 (n-1)/n for all_reduce, * (n-1)/n for the operations that gather or
+// scatter, * 1 for broadcast, send and recv, rounded up to whole bytes.
 // Source: NVIDIA nccl-tests, doc/PERFORMANCE.md (factors from algbw to busbw).
 std::int64_t link_bytes(Op op, std::int64_t payload_bytes, int ranks);
 

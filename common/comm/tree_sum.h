@@ -9,7 +9,7 @@ namespace tp {
 // each half in the same way. value(i, out) writes the floats of operand i to out[0..length); the
 // sums end up in `sum`. `length` is at most kTreeSumLength.
 //
-// matmul adds its blocks in the same tree, and the blocks of a rank are a subtree of it. So two
+// matmul adds its sum blocks in the same tree, and the blocks of a rank are a subtree of it. So two
 // ranks that add their halves get, bit for bit, what one device gets that adds all blocks itself.
 inline constexpr std::int64_t kTreeSumLength = 256;
 

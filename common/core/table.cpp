@@ -15,4 +15,10 @@ std::string cell_of(const std::vector<std::string>& values) {
   return text;
 }
 
+std::string cell_of(Range range) {
+  if (range.size() <= 0) return "none";
+  if (range.size() == 1) return std::to_string(range.begin);
+  return fmt::format("{}-{}", range.begin, range.end - 1);
+}
+
 }  // namespace tp

@@ -1,5 +1,8 @@
 #include "common/device/device.h"
 
+#include <iterator>
+#include <new>
+
 #include <fmt/format.h>
 
 #include "common/core/error.h"
@@ -14,13 +17,10 @@ void check_f32(const char* where, const char* name, ConstTensorView x) {
                 fmt::format("{}: {} is {}; activations are f32", where, name, name_of(x.dtype)));
 }
 
-void check_positions(const char* where,
-                     std::int64_t first,
-                     std::int64_t count,
-                     std::int64_t limit) {
-  if (first < 0 || first + count > limit)
-    throw Error(ErrorKind::rank, fmt::format("{}: positions {} to {}, but only {} are provided for",
-                                             where, first, first + count - 1, limit));
+void check_index(const char* where, const char* what, std::int64_t index, std::int64_t count) {
+  if (index < 0 || index >= count)
+    throw Error(ErrorKind::rank,
+                fmt::format("{}: {} {} is not in 0 to {}", where, what, index, count - 1));
 }
 
 // f16 is a storage format of files; it is widened to f32 when a weight is loaded.
@@ -40,7 +40,13 @@ DType storage_dtype(DType stored, std::optional<DType> asked) {
 
 Tensor Device::allocate(const Shape& shape, DType dtype, const std::string& tag) {
   const std::int64_t bytes = shape.elements() * static_cast<std::int64_t>(size_of(dtype));
-  Buffer buffer = do_allocate(bytes);
+  Buffer buffer;
+  try {
+    buffer = do_allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::rank, fmt::format("{}: there is no memory for {} bytes, shape {}", tag,
+                                             bytes, shape.to_string()));
+  }
   memory_->allocated(tag, bytes);
   const auto release = [memory = memory_, tag, bytes,
                         free = buffer.get_deleter()](std::byte* data) {
@@ -126,39 +132,66 @@ void Device::rms_norm(ConstTensorView x, ConstTensorView weight, float eps, Tens
   do_rms_norm(x, weight, eps, y);
 }
 
-void Device::rope(TensorView x, const RopeTable& table, std::int64_t first_position) {
+void Device::select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y) {
+  check_f32("select_rows", "x", x);
+  check_f32("select_rows", "y", y);
+  check_equal("select_rows", "selected rows by columns of x",
+              Shape{static_cast<std::int64_t>(rows.size()), x.row_elements()}, "shape of y",
+              y.shape);
+  for (const std::int32_t row : rows) check_index("select_rows", "row", row, x.rows());
+  do_select_rows(x, rows, y);
+}
+
+void Device::rope(TensorView x, const RopeTable& table, std::span<const std::int32_t> positions) {
   check_f32("rope", "x", x);
   check_equal("rope", "columns of x modulo head_dim", x.row_elements() % (2 * table.cos.shape()[1]),
               "remainder", 0);
-  check_positions("rope", first_position, x.rows(), table.cos.shape()[0]);
-  do_rope(x, table, first_position);
+  check_equal("rope", "rows of x", x.rows(), "positions", std::ssize(positions));
+  for (const std::int32_t p : positions) check_index("rope", "position", p, table.cos.shape()[0]);
+  do_rope(x, table, positions);
 }
 
 void Device::store_kv(ConstTensorView keys,
                       ConstTensorView values,
-                      std::int64_t first_position,
-                      KvView kv) {
+                      std::span<const std::int32_t> slot_mapping,
+                      const KvLayer& kv) {
   check_f32("store_kv", "keys", keys);
   check_equal("store_kv", "keys", keys.shape, "values", values.shape);
   check_equal("store_kv", "columns of keys", keys.row_elements(), "heads * head_dim of the cache",
-              kv.keys.shape[0] * kv.keys.shape[2]);
-  check_positions("store_kv", first_position, keys.rows(), kv.keys.shape[1]);
-  do_store_kv(keys, values, first_position, kv);
+              kv.kv_heads_local() * kv.head_dim());
+  check_equal("store_kv", "rows of keys", keys.rows(), "slots", std::ssize(slot_mapping));
+  for (const std::int32_t slot : slot_mapping)
+    check_index("store_kv", "slot", slot, kv.num_blocks() * kv.block_size());
+  do_store_kv(keys, values, slot_mapping, kv);
 }
 
 void Device::attention(ConstTensorView q,
-                       const KvView& kv,
+                       const KvLayer& kv,
                        const HeadShard& heads,
-                       std::int64_t first_position,
+                       const BatchView& batch,
                        TensorView y) {
   check_f32("attention", "q", q);
   check_equal("attention", "q", q.shape, "y", y.shape);
   check_equal("attention", "columns of q", q.row_elements(), "query heads * head_dim",
-              heads.query.size() * kv.keys.shape[2]);
-  check_equal("attention", "KV heads of the cache", kv.keys.shape[0], "KV heads of the shard",
+              heads.query.size() * kv.head_dim());
+  check_equal("attention", "KV heads of the cache", kv.kv_heads_local(), "KV heads of the shard",
               heads.kv.size());
-  check_positions("attention", first_position, q.rows(), kv.keys.shape[1]);
-  do_attention(q, kv, heads, first_position, y);
+  std::int64_t rows = 0;
+  for (const SequenceRows& sequence : batch.sequences) {
+    check_equal("attention", "first row of a sequence", sequence.rows.begin,
+                "rows of the sequences before it", rows);
+    rows = sequence.rows.end;
+    const std::int64_t context = sequence.first_position + sequence.rows.size();
+    const std::int64_t needed = blocks_for(context, kv.block_size());
+    if (needed > std::ssize(sequence.block_table))
+      throw Error(ErrorKind::rank,
+                  fmt::format("attention: {} tokens need {} blocks, but the block table has {}",
+                              context, needed, sequence.block_table.size()));
+    for (const std::int32_t block : sequence.block_table)
+      check_index("attention", "block", block, kv.num_blocks());
+  }
+  check_equal("attention", "rows of q", q.rows(), "rows of all sequences", rows);
+  do_attention(q, kv, heads, batch, y);
 }
 
 }  // namespace tp

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "common/core/tensor.h"
+#include "common/device/batch.h"
 #include "common/device/head_shard.h"
 #include "common/device/memory.h"
 #include "common/device/rope_table.h"
@@ -21,12 +22,6 @@ namespace tp {
 enum class Activation : std::uint8_t {
   silu,  // x / (1 + e^-x)
   gelu,  // x * (1 + erf(x / sqrt 2)) / 2, the exact form
-};
-
-// The keys and values of one layer, for one sequence.
-struct KvView {
-  TensorView keys;    // [kv_heads_local, max_tokens, head_dim] f32
-  TensorView values;  // the same
 };
 
 // The dtype in which a device keeps a weight that a file stores in another: what was asked for,
@@ -77,23 +72,28 @@ class Device {
   // Shapes: x, y [M, H] f32, weight [H].
   void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y);
 
-  // Rotates each head of row i as the token at position first_position + i. In place.
-  // Shapes: x [M, heads * head_dim] f32 with head_dim = 2 * columns of the table.
-  void rope(TensorView x, const RopeTable& table, std::int64_t first_position);
+  // Row i of y = row rows[i] of x. Shapes: x [M, N], y [rows.size(), N] f32.
+  void select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y);
 
-  // Appends the keys and values of tokens first_position, ... to the cache.
-  // Shapes: keys, values [M, kv_heads_local * head_dim] f32.
+  // Rotates each head of row i as the token at positions[i]. In place.
+  // Shapes: x [M, heads * head_dim] f32 with head_dim = 2 * columns of the table; M positions.
+  void rope(TensorView x, const RopeTable& table, std::span<const std::int32_t> positions);
+
+  // Puts the key and the value of row i into slot slot_mapping[i] of the cache (batch.h).
+  // Shapes: keys, values [M, kv_heads_local * head_dim] f32; M slots.
   void store_kv(ConstTensorView keys,
                 ConstTensorView values,
-                std::int64_t first_position,
-                KvView kv);
+                std::span<const std::int32_t> slot_mapping,
+                const KvLayer& kv);
 
-  // Causal attention: row i attends to the tokens 0 .. first_position + i of the cache.
-  // Shapes: q, y [M, query_heads_local * head_dim] f32. Scores are scaled by 1 / sqrt(head_dim).
+  // Causal attention: each row attends to the tokens of its own sequence up to its own position,
+  // which lie in the blocks of the sequence's table.
+  // Shapes: q, y [M, query_heads_local * head_dim] f32; the batch has M rows. Scores are scaled by
+  //         1 / sqrt(head_dim).
   void attention(ConstTensorView q,
-                 const KvView& kv,
+                 const KvLayer& kv,
                  const HeadShard& heads,
-                 std::int64_t first_position,
+                 const BatchView& batch,
                  TensorView y);
 
  private:
@@ -115,15 +115,20 @@ class Device {
                         Range rows,
                         TensorView y) = 0;
   virtual void do_rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) = 0;
-  virtual void do_rope(TensorView x, const RopeTable& table, std::int64_t first_position) = 0;
+  virtual void do_select_rows(ConstTensorView x,
+                              std::span<const std::int32_t> rows,
+                              TensorView y) = 0;
+  virtual void do_rope(TensorView x,
+                       const RopeTable& table,
+                       std::span<const std::int32_t> positions) = 0;
   virtual void do_store_kv(ConstTensorView keys,
                            ConstTensorView values,
-                           std::int64_t first_position,
-                           const KvView& kv) = 0;
+                           std::span<const std::int32_t> slot_mapping,
+                           const KvLayer& kv) = 0;
   virtual void do_attention(ConstTensorView q,
-                            const KvView& kv,
+                            const KvLayer& kv,
                             const HeadShard& heads,
-                            std::int64_t first_position,
+                            const BatchView& batch,
                             TensorView y) = 0;
 
   std::shared_ptr<MemoryCounter> memory_;  // shared with the tensors, which may outlive the device

@@ -125,11 +125,18 @@ void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y
   });
 }
 
-void rope(TensorView x, const RopeTable& table, std::int64_t first_position) {
+void select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(x.row<float>(rows[i]), x.row_elements(),
+                y.row<float>(static_cast<std::int64_t>(i)));
+}
+
+void rope(TensorView x, const RopeTable& table, std::span<const std::int32_t> positions) {
   const std::int64_t half = table.cos.shape()[1];
   for (std::int64_t m = 0; m < x.rows(); ++m) {
-    const float* cos = table.cos.row<float>(first_position + m);
-    const float* sin = table.sin.row<float>(first_position + m);
+    const std::int32_t position = positions[static_cast<std::size_t>(m)];
+    const float* cos = table.cos.row<float>(position);
+    const float* sin = table.sin.row<float>(position);
     for (std::int64_t head = 0; head < x.row_elements(); head += 2 * half) {
       float* low = x.row<float>(m) + head;
       float* high = low + half;
@@ -144,49 +151,68 @@ void rope(TensorView x, const RopeTable& table, std::int64_t first_position) {
 
 void store_kv(ConstTensorView keys,
               ConstTensorView values,
-              std::int64_t first_position,
-              const KvView& kv) {
-  const std::int64_t head_dim = kv.keys.shape[2];
-  const auto store = [&](ConstTensorView from, std::int64_t m, std::int64_t head, TensorView to) {
-    const float* row = from.row<float>(m) + head * head_dim;
-    std::copy_n(row, head_dim, to.row<float>(head) + (first_position + m) * head_dim);
-  };
+              std::span<const std::int32_t> slot_mapping,
+              const KvLayer& kv) {
+  const std::int64_t head_dim = kv.head_dim();
   for (std::int64_t m = 0; m < keys.rows(); ++m) {
-    for (std::int64_t head = 0; head < kv.keys.shape[0]; ++head) {
-      store(keys, m, head, kv.keys);
-      store(values, m, head, kv.values);
+    const std::int64_t slot = slot_mapping[static_cast<std::size_t>(m)];
+    const std::int64_t block = slot / kv.block_size(), place = slot % kv.block_size();
+    for (std::int64_t head = 0; head < kv.kv_heads_local(); ++head) {
+      const std::int64_t offset = (head * kv.block_size() + place) * head_dim;
+      std::copy_n(keys.row<float>(m) + head * head_dim, head_dim,
+                  kv.keys.row<float>(block) + offset);
+      std::copy_n(values.row<float>(m) + head * head_dim, head_dim,
+                  kv.values.row<float>(block) + offset);
     }
   }
 }
 
+namespace {
+
+// Where one head of the token at `position` lies in a pool of keys or values.
+const float* head_in_pool(ConstTensorView pool,
+                          std::span<const std::int32_t> block_table,
+                          std::int64_t position,
+                          std::int64_t head) {
+  const std::int64_t block_size = pool.shape[2], head_dim = pool.shape[3];
+  const std::int32_t block = block_table[static_cast<std::size_t>(position / block_size)];
+  return pool.row<float>(block) + (head * block_size + position % block_size) * head_dim;
+}
+
+}  // namespace
+
 void attention(ConstTensorView q,
-               const KvView& kv,
+               const KvLayer& kv,
                const HeadShard& heads,
-               std::int64_t first_position,
+               const BatchView& batch,
                TensorView y) {
-  const std::int64_t head_dim = kv.keys.shape[2];
+  const std::int64_t head_dim = kv.head_dim();
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  for (std::int64_t m = 0; m < q.rows(); ++m) {
-    const std::int64_t context = first_position + m + 1;
-    std::vector<float> weights(static_cast<std::size_t>(context));
-    for (std::int64_t head = 0; head < heads.query.size(); ++head) {
-      const float* query = q.row<float>(m) + head * head_dim;
-      const float* keys = kv.keys.row<float>(heads.kv_local(head));
-      const float* values = kv.values.row<float>(heads.kv_local(head));
-      for (std::int64_t t = 0; t < context; ++t)
-        weights[static_cast<std::size_t>(t)] = dot(query, keys + t * head_dim, head_dim) * scale;
-      const float largest = *std::max_element(weights.begin(), weights.end());
-      float sum = 0;
-      for (float& w : weights) {
-        w = std::exp(w - largest);
-        sum += w;
+  for (const SequenceRows& sequence : batch.sequences) {
+    for (std::int64_t m = sequence.rows.begin; m < sequence.rows.end; ++m) {
+      const std::int64_t context = sequence.first_position + m - sequence.rows.begin + 1;
+      std::vector<float> weights(static_cast<std::size_t>(context));
+      for (std::int64_t head = 0; head < heads.query.size(); ++head) {
+        const std::int64_t kv_head = heads.kv_local(head);
+        const float* query = q.row<float>(m) + head * head_dim;
+        for (std::int64_t t = 0; t < context; ++t)
+          weights[static_cast<std::size_t>(t)] =
+              dot(query, head_in_pool(kv.keys, sequence.block_table, t, kv_head), head_dim) * scale;
+        const float largest = *std::max_element(weights.begin(), weights.end());
+        float sum = 0;
+        for (float& w : weights) {
+          w = std::exp(w - largest);
+          sum += w;
+        }
+        float* out = y.row<float>(m) + head * head_dim;
+        std::fill_n(out, head_dim, 0.0f);
+        for (std::int64_t t = 0; t < context; ++t) {
+          const float* value = head_in_pool(kv.values, sequence.block_table, t, kv_head);
+          for (std::int64_t i = 0; i < head_dim; ++i)
+            out[i] = std::fma(weights[static_cast<std::size_t>(t)], value[i], out[i]);
+        }
+        for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
       }
-      float* out = y.row<float>(m) + head * head_dim;
-      std::fill_n(out, head_dim, 0.0f);
-      for (std::int64_t t = 0; t < context; ++t)
-        for (std::int64_t i = 0; i < head_dim; ++i)
-          out[i] = std::fma(weights[static_cast<std::size_t>(t)], values[t * head_dim + i], out[i]);
-      for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
     }
   }
 }

@@ -25,15 +25,16 @@ void gated_activation(ConstTensorView gate, ConstTensorView up, TensorView y, Ac
 void activate(TensorView x, Activation act);
 void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows, TensorView y);
 void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y);
-void rope(TensorView x, const RopeTable& table, std::int64_t first_position);
+void select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y);
+void rope(TensorView x, const RopeTable& table, std::span<const std::int32_t> positions);
 void store_kv(ConstTensorView keys,
               ConstTensorView values,
-              std::int64_t first_position,
-              const KvView& kv);
+              std::span<const std::int32_t> slot_mapping,
+              const KvLayer& kv);
 void attention(ConstTensorView q,
-               const KvView& kv,
+               const KvLayer& kv,
                const HeadShard& heads,
-               std::int64_t first_position,
+               const BatchView& batch,
                TensorView y);
 
 }  // namespace tp::reference

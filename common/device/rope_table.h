@@ -1,4 +1,4 @@
-// Cosines and sines of the rotary position embedding. [introduced in chapter 06]
+// Cosines and sines of the rotary position embedding. [introduced in chapter 03]
 #pragma once
 
 #include <cstdint>

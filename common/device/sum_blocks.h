@@ -23,7 +23,7 @@ inline Range even_split(std::int64_t total, int part, int parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }
 
-// The blocks of one matmul: block b is the input features [edge[b], edge[b + 1]) of x and weight.
+// The sum blocks of one matmul: block b is the input features [edge[b], edge[b + 1]) of x and weight.
 struct SumBlocks {
   int count = 0;
   std::array<std::int64_t, kSumBlocks + 1> edge{};

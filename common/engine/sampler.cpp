@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,33 @@ void renormalise(std::vector<Candidate>& list) {
   for (Candidate& c : list) c.probability /= sum;
 }
 
+bool more_likely(const Candidate& a, const Candidate& b) {
+  return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
+}
+
+// Large vocabularies are never sorted as a whole: few of the tokens are needed in order.
+void keep_most_likely(std::vector<Candidate>& list, std::size_t count) {
+  std::partial_sort(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count), list.end(),
+                    more_likely);
+  list.resize(count);
+}
+
+// Keeps the most likely ones until their probabilities reach `top_p`, at least one.
+void keep_until(std::vector<Candidate>& list, double top_p) {
+  constexpr std::size_t kFirstSorted = 64;
+  std::size_t kept = 0, sorted = 0;
+  for (double sum = 0; kept < list.size() && (kept == 0 || sum < top_p); ++kept) {
+    if (kept == sorted) {
+      sorted = std::min(list.size(), std::max(kFirstSorted, 4 * sorted));
+      const auto begin = list.begin() + static_cast<std::ptrdiff_t>(kept);
+      std::partial_sort(begin, list.begin() + static_cast<std::ptrdiff_t>(sorted), list.end(),
+                        more_likely);
+    }
+    sum += list[kept].probability;
+  }
+  list.resize(kept);
+}
+
 }  // namespace
 
 std::vector<std::string> SamplingParams::problems() const {
@@ -55,22 +83,18 @@ std::vector<Candidate> candidates(ConstTensorView logits, const SamplingParams& 
   if (params.greedy()) return {{best, 1.0}};
 
   std::vector<Candidate> list;
+  list.reserve(static_cast<std::size_t>(count));
   for (std::int32_t id = 0; id < count; ++id)
-    if (row[id] != -INFINITY)
-      list.push_back(
-          {id, std::exp((static_cast<double>(row[id]) - row[best]) / params.temperature)});
-  std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
-    return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
-  });
-  if (params.top_k > 0 && params.top_k < static_cast<std::int64_t>(list.size()))
-    list.resize(static_cast<std::size_t>(params.top_k));
+    if (row[id] != -INFINITY) list.push_back({id, static_cast<double>(row[id])});
+  if (params.top_k > 0 && params.top_k < std::ssize(list))
+    keep_most_likely(list, static_cast<std::size_t>(params.top_k));  // by their logits
+  for (Candidate& c : list)
+    c.probability = std::exp((c.probability - row[best]) / params.temperature);
   renormalise(list);
-
-  std::size_t kept = 0;
-  for (double sum = 0; kept < list.size() && (kept == 0 || sum < params.top_p); ++kept)
-    sum += list[kept].probability;
-  if (params.top_p < 1) list.resize(kept);
-  renormalise(list);
+  if (params.top_p < 1) {
+    keep_until(list, params.top_p);
+    renormalise(list);
+  }
   return list;
 }
 

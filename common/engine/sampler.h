@@ -27,9 +27,9 @@ struct Candidate {
   double probability = 0;
 };
 
-// The tokens that may be chosen, the most likely first (among equals the lowest id), after
-// temperature, top-k and top-p in this order; probabilities are renormalised after top-k and at the
-// end. A logit of -inf is a token that must not be chosen.
+// The tokens that may be chosen, after temperature, top-k and top-p in this order; probabilities are
+// renormalised after top-k and at the end. With top-k or top-p the most likely comes first (among
+// equals the lowest id), else they are in the order of their ids. A logit of -inf is a token that must not be chosen.
 // Shapes: logits [1, vocab] f32.
 // Errors: tp::Error (rank) "non-finite logits" if one is NaN or +inf, or all are -inf.
 std::vector<Candidate> candidates(ConstTensorView logits, const SamplingParams& params);

@@ -1,5 +1,7 @@
 #include "common/model/decoder.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "common/core/error.h"
@@ -33,33 +35,31 @@ Decoder::Decoder(const RankContext& ctx,
       embedding_(
           VocabParallelTable::load(ctx, weights.embedding(), shard.vocab, weights.store_as())),
       final_norm_(ctx.device.upload(weights.final_norm(), weights.store_as(), "weights")),
-      rope_(ctx.device, limits.max_tokens, config.head_dim, config.rope_theta),
+      rope_(ctx.device, limits.max_model_len, config.head_dim, config.rope_theta),
       kv_(ctx.device,
-          config.num_hidden_layers,
-          shard.heads.kv.size(),
-          limits.max_tokens,
-          config.head_dim) {
+          {config.num_hidden_layers, shard.heads.kv.size(), config.head_dim, limits.block_size,
+           limits.num_blocks}) {
   if (!weights.tied())
     head_ = VocabParallelTable::load(ctx, weights.head(), shard.vocab, weights.store_as());
   const RankContext row_owner{shard.row_part, ctx.tp_size, ctx.device, ctx.comm, ctx.group};
-  const std::int64_t d = config.head_dim;
-  const auto features = [d](Range heads) { return Range{heads.begin * d, heads.end * d}; };
+  HeadShard loaded = shard.heads;  // of the weights; computed is with shard.heads
+  loaded.kv = shard.kv_loaded;
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
     const auto linear = [&](const char* module) { return weights.linear(i, module); };
     const auto norm = [&](const char* module) {
       return ctx.device.upload(weights.norm(i, module), weights.store_as(), "weights");
     };
     const std::string name = fmt::format("layer {}", i);
+    ShardedAttention attention =
+        ShardedAttention::load(row_owner,
+                               {linear("self_attn.q_proj"), linear("self_attn.k_proj"),
+                                linear("self_attn.v_proj"), linear("self_attn.o_proj")},
+                               loaded, config.head_dim);
+    attention.heads = shard.heads;
     layers_.push_back(
         {norm("input_layernorm"),
          norm("post_attention_layernorm"),
-         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.q_proj"),
-                                          features(shard.heads.query)),
-         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.k_proj"),
-                                          features(shard.kv_loaded)),
-         ColumnParallelLinear::shard_rows(ctx, linear("self_attn.v_proj"),
-                                          features(shard.kv_loaded)),
-         RowParallelLinear::shard(row_owner, linear("self_attn.o_proj"), d),
+         std::move(attention),
          {ColumnParallelLinear::shard_fused(ctx, {linear("mlp.gate_proj"), linear("mlp.up_proj")}),
           RowParallelLinear::shard(row_owner, linear("mlp.down_proj")), Activation::silu},
          name,
@@ -71,7 +71,7 @@ Decoder::Decoder(const RankContext& ctx,
 }
 
 void Decoder::allocate_activations(const RankContext& ctx) {
-  const std::int64_t tokens = limits_.max_chunk_tokens, rows = limits_.max_logit_rows;
+  const std::int64_t tokens = limits_.max_num_batched_tokens, rows = limits_.max_logit_rows;
   const auto allocate = [&](const Shape& shape) {
     return ctx.device.allocate(shape, DType::f32, "activations");
   };
@@ -85,34 +85,33 @@ void Decoder::allocate_activations(const RankContext& ctx) {
   const std::int64_t intermediate = layers_.at(0).mlp.intermediate_local();
   act_.gate_up = allocate({tokens, 2 * intermediate});
   act_.activated = allocate({tokens, intermediate});
+  act_.last = allocate({rows, config_.hidden_size});
   act_.logits_local = allocate({rows, shard_.vocab.rows.size()});
   act_.staging = allocate(gather_staging_shape(rows, logit_ranges_));
   if (ctx.rank == 0) act_.logits = allocate({rows, logit_ranges_.back().end});
 }
 
 ConstTensorView Decoder::forward(const RankContext& ctx,
-                                 std::span<const std::int32_t> ids,
-                                 std::int64_t first_position,
-                                 std::int64_t logit_rows,
+                                 const DecoderInput& input,
                                  const Tap& tap) {
-  const auto tokens = static_cast<std::int64_t>(ids.size());
-  if (tokens > limits_.max_chunk_tokens || logit_rows > limits_.max_logit_rows ||
-      logit_rows > tokens)
+  const std::int64_t tokens = input.batch.rows(), logit_rows = std::ssize(input.logit_rows);
+  if (tokens > limits_.max_num_batched_tokens || logit_rows > limits_.max_logit_rows)
     throw Error(
         ErrorKind::rank,
         fmt::format(
             "decoder: {} tokens and {} rows of logits in one step; the limits are {} and {}",
-            tokens, logit_rows, limits_.max_chunk_tokens, limits_.max_logit_rows));
+            tokens, logit_rows, limits_.max_num_batched_tokens, limits_.max_logit_rows));
   const TensorView x = first(act_.x, tokens);
-  embedding_.embed(ctx, ids, x, "embedding");
+  embedding_.embed(ctx, input.token_ids, x, "embedding");
   if (tap) tap("embedding", x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    attention_block(ctx, layers_[i], static_cast<std::int64_t>(i), tokens, first_position, tap);
+    attention_block(ctx, layers_[i], static_cast<std::int64_t>(i), input.batch, tap);
     mlp_block(ctx, layers_[i], tokens, tap);
   }
-  const TensorView last = first(act_.normed, tokens).rows_in({tokens - logit_rows, tokens});
-  ctx.device.rms_norm(x.rows_in({tokens - logit_rows, tokens}), final_norm_,
-                      static_cast<float>(config_.rms_norm_eps), last);
+  if (logit_rows == 0) return {};
+  const TensorView last = first(act_.last, logit_rows);
+  ctx.device.select_rows(x, input.logit_rows, last);
+  ctx.device.rms_norm(last, final_norm_, static_cast<float>(config_.rms_norm_eps), last);
   if (tap) tap("final norm", last);
   const ConstTensorView logits = gather_logits(ctx, last);
   if (tap && ctx.rank == 0) tap("logits", logits);
@@ -122,30 +121,25 @@ ConstTensorView Decoder::forward(const RankContext& ctx,
 void Decoder::attention_block(const RankContext& ctx,
                               Layer& layer,
                               std::int64_t index,
-                              std::int64_t tokens,
-                              std::int64_t first_position,
+                              const BatchView& batch,
                               const Tap& tap) {
+  const std::int64_t tokens = batch.rows();
   const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
-  const TensorView q = first(act_.q, tokens), k = first(act_.k, tokens), v = first(act_.v, tokens);
-  const TensorView attention = first(act_.attention, tokens),
-                   projected = first(act_.projected, tokens);
+  const TensorView projected = first(act_.projected, tokens);
+  const AttentionSteps steps{first(act_.q, tokens), first(act_.k, tokens), first(act_.v, tokens),
+                             first(act_.attention, tokens)};
   // [region attention_block]
   ctx.device.rms_norm(x, layer.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
-  layer.q.forward(ctx, normed, q);
-  layer.k.forward(ctx, normed, k);
-  layer.v.forward(ctx, normed, v);
-  ctx.device.rope(q, rope_, first_position);
-  ctx.device.rope(k, rope_, first_position);
-  ctx.device.store_kv(k, v, first_position, kv_.layer(index));
-  ctx.device.attention(q, kv_.layer(index), shard_.heads, first_position, attention);
-  layer.o.forward(ctx, attention, projected, layer.o_label);
+  const PartialSum partial =
+      layer.attention.partial(ctx, normed, rope_, batch, kv_.layer(index), steps, projected);
+  layer.attention.o.finish(ctx, partial, layer.o_label);
   ctx.device.add(x, projected);
   // [end attention_block]
   if (tap) {
-    tap(layer.name + " q", q);
-    tap(layer.name + " k", k);
-    tap(layer.name + " v", v);
-    tap(layer.name + " attention", attention);
+    tap(layer.name + " q", steps.q);
+    tap(layer.name + " k", steps.k);
+    tap(layer.name + " v", steps.v);
+    tap(layer.name + " attention", steps.attention);
     tap(layer.name + " o_proj sum", projected);
   }
 }

@@ -20,7 +20,7 @@
 #include "common/model/tap.h"
 #include "common/model/weights.h"
 #include "common/parallel/gated_mlp.h"
-#include "common/parallel/linear.h"
+#include "common/parallel/sharded_attention.h"
 #include "common/parallel/vocab_parallel.h"
 
 namespace tp {
@@ -37,9 +37,25 @@ struct DecoderShard {
 
 // Sizes for which memory is allocated once, before the first token.
 struct DecoderLimits {
-  std::int64_t max_tokens = 0;        // of the sequence, in the KV cache
-  std::int64_t max_chunk_tokens = 0;  // in one call of forward
-  std::int64_t max_logit_rows = 1;    // tokens of one call whose logits are wanted
+  std::int64_t max_model_len = 0;           // tokens of one sequence in the cache
+  std::int64_t max_num_batched_tokens = 0;  // rows of one call of forward
+  std::int64_t max_logit_rows = 1;          // rows of one call whose logits are wanted
+  std::int64_t block_size = 0;              // of the KV cache
+  std::int64_t num_blocks = 0;
+
+  // One sequence in one block: a contiguous cache.
+  static DecoderLimits contiguous(std::int64_t max_model_len,
+                                  std::int64_t max_num_batched_tokens,
+                                  std::int64_t max_logit_rows) {
+    return {max_model_len, max_num_batched_tokens, max_logit_rows, max_model_len, 1};
+  }
+};
+
+// What one call of forward computes.
+struct DecoderInput {
+  std::span<const std::int32_t> token_ids;  // one per row of the batch
+  BatchView batch;
+  std::span<const std::int32_t> logit_rows;  // the rows whose logits are wanted
 };
 
 class Decoder {
@@ -53,51 +69,47 @@ class Decoder {
           const DecoderShard& shard,
           const DecoderLimits& limits);
 
-  // Runs tokens at the positions first_position, ... of the sequence, whose earlier tokens are in
-  // the KV cache, and returns the logits of the last `logit_rows` of them, on rank 0; they are valid
-  // until the next call. The other ranks get a view without data.
-  // Shapes: ids [tokens] -> logits [logit_rows, vocab_size].
-  // Ranks:  every rank, with the same arguments.
-  // Moves:  all_reduce of tokens * hidden f32 for the embedding and twice per layer, and a gather
-  //         of the logits.
-  // Errors: tp::Error if there are more tokens than the limits allow, or an id is not in the
+  // Runs the new tokens of a batch of sequences, whose earlier tokens are in the KV cache, and
+  // returns the logits of the wanted rows, on rank 0; they are valid until the next call. The other
+  // ranks get a view without data.
+  // Shapes: token_ids [rows of the batch] -> logits [logit_rows, vocab_size].
+  // Ranks:  every rank, with the same input.
+  // Moves:  all_reduce of rows * hidden f32 for the embedding and twice per layer, and, if any
+  //         logits are wanted, a gather of them.
+  // Errors: tp::Error if there are more rows than the limits allow, or an id is not in the
   //         vocabulary.
-  ConstTensorView forward(const RankContext& ctx,
-                          std::span<const std::int32_t> ids,
-                          std::int64_t first_position,
-                          std::int64_t logit_rows,
-                          const Tap& tap = {});
+  ConstTensorView forward(const RankContext& ctx, const DecoderInput& input, const Tap& tap = {});
 
   // The replicated biases that are added after the sums.
   template <class Visit>
   void for_each_row_parallel_bias(const Visit& visit) {
     for (Layer& layer : layers_)
-      for (Tensor* bias : {&layer.o.bias, &layer.mlp.down.bias})
+      for (Tensor* bias : {&layer.attention.o.bias, &layer.mlp.down.bias})
         if (!bias->empty()) visit(bias->view());
   }
 
   const DecoderLimits& limits() const { return limits_; }
+  std::int64_t vocab_size() const { return config_.vocab_size; }
+  const KvLayout& kv_layout() const { return kv_.layout(); }
   const DecoderShard& shard() const { return shard_; }
 
  private:
   struct Layer {
     Tensor input_norm, post_attention_norm;  // replicated
-    ColumnParallelLinear q, k, v;            // by heads
-    RowParallelLinear o;
+    ShardedAttention attention;              // by heads
     GatedMlp mlp;
     std::string name, o_label, down_label;  // made once: labels in the ledger are text
   };
-  // Memory for the results of max_chunk_tokens tokens.
+  // Memory for the results of max_num_batched_tokens tokens.
   struct Activations {
-    Tensor x, normed, q, k, v, attention, projected, gate_up, activated, logits_local, staging,
-        logits;
+    Tensor x, normed, q, k, v, attention, projected, gate_up, activated;
+    Tensor last, logits_local, staging, logits;  // of the rows whose logits are wanted
   };
 
   void attention_block(const RankContext& ctx,
                        Layer& layer,
                        std::int64_t index,
-                       std::int64_t tokens,
-                       std::int64_t first_position,
+                       const BatchView& batch,
                        const Tap& tap);
   void mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap);
   ConstTensorView gather_logits(const RankContext& ctx, ConstTensorView hidden);

@@ -49,23 +49,26 @@ class StructureCheck {
   std::vector<std::vector<std::string>> keys_;  // of the objects that are open, as they were read
 };
 
-Error no_json(const std::filesystem::path& path, std::size_t byte) {
-  return input_error(fmt::format("{}: no valid JSON at byte {}", path.string(), byte));
+Error no_json(const std::string& name, std::size_t byte) {
+  return input_error(fmt::format("{}: no valid JSON at byte {}", name, byte));
 }
 
 }  // namespace
 
 nlohmann::json read_json(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  StructureCheck check(path.string());
-  if (const std::size_t zero = file.text().find('\0'); zero != std::string_view::npos)
-    throw no_json(path, zero + 1);  // would end the text for the parser
+  return parse_json(MappedFile(path).text(), path.string());
+}
+
+nlohmann::json parse_json(std::string_view text, const std::string& name) {
+  StructureCheck check(name);
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+    throw no_json(name, zero + 1);  // would end the text for the parser
   try {
-    return nlohmann::json::parse(file.text(), std::ref(check));
+    return nlohmann::json::parse(text, std::ref(check));
   } catch (const nlohmann::json::parse_error& e) {
-    throw no_json(path, e.byte);
+    throw no_json(name, e.byte);
   } catch (const nlohmann::json::out_of_range&) {
-    throw input_error(fmt::format("{}: holds a number that is too large", path.string()));
+    throw input_error(fmt::format("{}: holds a number that is too large", name));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -16,6 +17,8 @@ namespace tp {
 //         has a key twice in one object (which of the two is meant?), or is nested more than 64
 //         levels deep.
 nlohmann::json read_json(const std::filesystem::path& path);
+// The same for a text; `name` stands for the path in messages.
+nlohmann::json parse_json(std::string_view text, const std::string& name);
 
 // The value as JSON for an error message, in at most 100 bytes.
 std::string describe(const nlohmann::json& value);

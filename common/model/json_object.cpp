@@ -112,6 +112,14 @@ std::optional<bool> JsonObject::boolean(std::string_view key) const {
   return std::nullopt;
 }
 
+std::optional<std::string> JsonObject::text(std::string_view key) const {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return value->get<std::string>();
+  refuse(key, "a text");
+  return std::nullopt;
+}
+
 std::optional<std::string> JsonObject::choice(std::string_view key,
                                               const std::vector<std::string_view>& allowed) const {
   const nlohmann::json* value = find(key);

@@ -39,6 +39,7 @@ class JsonObject {
   std::vector<std::int64_t> whole_list(std::string_view key, Limits<std::int64_t> limits) const;
   std::optional<double> number(std::string_view key, Limits<double> limits) const;
   std::optional<bool> boolean(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
   std::optional<std::string> choice(std::string_view key,
                                     const std::vector<std::string_view>& allowed) const;
 

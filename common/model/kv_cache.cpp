@@ -2,23 +2,17 @@
 
 namespace tp {
 
-KvCache::KvCache(Device& device,
-                 std::int64_t layers,
-                 std::int64_t kv_heads_local,
-                 std::int64_t max_tokens,
-                 std::int64_t head_dim)
-    : kv_heads_local_(kv_heads_local),
-      memory_(
-          device.allocate({layers * 2, kv_heads_local, max_tokens, head_dim}, DType::f32, "kv")) {}
+KvCache::KvCache(Device& device, const KvLayout& layout)
+    : layout_(layout),
+      memory_(device.allocate({layout.layers * 2 * layout.num_blocks, layout.kv_heads_local,
+                               layout.block_size, layout.head_dim},
+                              DType::f32,
+                              "kv")) {}
 
-KvView KvCache::layer(std::int64_t layer) {
-  const auto part = [&](std::int64_t index) {
-    TensorView view = memory_.view().rows_in({index, index + 1});
-    view.shape = {kv_heads_local_, memory_.shape()[2], memory_.shape()[3]};
-    view.row_stride = view.shape.row_elements();
-    return view;
-  };
-  return {part(2 * layer), part(2 * layer + 1)};
+KvLayer KvCache::layer(std::int64_t layer) {
+  const std::int64_t n = layout_.num_blocks, keys = 2 * layer * n;
+  return {memory_.view().rows_in({keys, keys + n}),
+          memory_.view().rows_in({keys + n, keys + 2 * n})};
 }
 
 }  // namespace tp

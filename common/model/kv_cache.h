@@ -1,4 +1,4 @@
-// Keys and values of the tokens seen so far, for one sequence. [introduced in chapter 06]
+// One rank's keys and values of all sequences, in blocks. [introduced in chapter 05]
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,34 @@
 
 namespace tp {
 
-// Memory for max_tokens tokens, allocated once: layers * 2 * kv_heads_local * max_tokens * head_dim
-// * 4 bytes.
+// The sizes of a rank's KV cache.
+struct KvLayout {
+  std::int64_t layers = 0;
+  std::int64_t kv_heads_local = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t block_size = 0;  // tokens per block
+  std::int64_t num_blocks = 0;  // the same on every rank
+
+  // Keys and values of one block in one layer: 2 * kv_heads_local * block_size * head_dim * 4.
+  std::int64_t bytes_per_block_and_layer() const {
+    return 2 * kv_heads_local * block_size * head_dim * static_cast<std::int64_t>(sizeof(float));
+  }
+  std::int64_t bytes_per_block() const { return layers * bytes_per_block_and_layer(); }
+};
+
+// Memory for num_blocks blocks in each layer, allocated once. Which tokens lie in which block is
+// not known here: rank 0 decides, and says so with every batch. A block id means the same tokens
+// on every rank and in every layer, and each rank has its own KV heads of them.
 class KvCache {
  public:
-  KvCache(Device& device,
-          std::int64_t layers,
-          std::int64_t kv_heads_local,
-          std::int64_t max_tokens,
-          std::int64_t head_dim);
+  KvCache(Device& device, const KvLayout& layout);
 
-  std::int64_t max_tokens() const { return memory_.shape()[2]; }
-  KvView layer(std::int64_t layer);
+  const KvLayout& layout() const { return layout_; }
+  KvLayer layer(std::int64_t layer);
 
  private:
-  std::int64_t kv_heads_local_;
-  Tensor memory_;  // [layers * 2, kv_heads_local, max_tokens, head_dim]: keys and values in turn
+  KvLayout layout_;
+  Tensor memory_;  // [layers * 2 * num_blocks, kv_heads_local, block_size, head_dim]
 };
 
 }  // namespace tp

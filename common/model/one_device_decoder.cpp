@@ -12,10 +12,7 @@ OneDeviceDecoder::OneDeviceDecoder(const ModelConfig& config,
       device_(make_cpu_device()),
       rope_(*device_, max_tokens, config.head_dim, config.rope_theta),
       kv_(*device_,
-          config.num_hidden_layers,
-          config.num_key_value_heads,
-          max_tokens,
-          config.head_dim) {}
+          {config.num_hidden_layers, config.num_key_value_heads, config.head_dim, max_tokens, 1}) {}
 
 Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
                                  std::int64_t first_position,
@@ -28,6 +25,10 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
   const HeadShard all_heads{{0, config_.num_attention_heads},
                             {0, config_.num_key_value_heads},
                             config_.num_attention_heads / config_.num_key_value_heads};
+  const std::int32_t only_block[] = {0};
+  Batch rows(kv_.layout().block_size);
+  rows.add(only_block, first_position, tokens);
+  const BatchView batch = rows.view();
   Tensor x = device_->allocate({tokens, config_.hidden_size}, DType::f32, "activations");
   device_->embed(ids, stored(weights_.embedding()), {0, config_.vocab_size}, x);
   show("embedding", x);
@@ -38,14 +39,14 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
     Tensor q = linear(attention_in, weights_.linear(i, "self_attn.q_proj"));
     Tensor k = linear(attention_in, weights_.linear(i, "self_attn.k_proj"));
     const Tensor v = linear(attention_in, weights_.linear(i, "self_attn.v_proj"));
-    device_->rope(q, rope_, first_position);
-    device_->rope(k, rope_, first_position);
+    device_->rope(q, rope_, batch.positions);
+    device_->rope(k, rope_, batch.positions);
     show(layer + " q", q);
     show(layer + " k", k);
     show(layer + " v", v);
     Tensor attention = device_->allocate(q.shape(), DType::f32, "activations");
-    device_->store_kv(k, v, first_position, kv_.layer(i));
-    device_->attention(q, kv_.layer(i), all_heads, first_position, attention);
+    device_->store_kv(k, v, batch.slot_mapping, kv_.layer(i));
+    device_->attention(q, kv_.layer(i), all_heads, batch, attention);
     show(layer + " attention", attention);
     const Tensor o = linear(attention, weights_.linear(i, "self_attn.o_proj"), config_.head_dim);
     show(layer + " o_proj sum", o);

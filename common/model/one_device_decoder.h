@@ -15,7 +15,7 @@
 
 namespace tp {
 
-// Knows nothing of ranks: it computes with the whole weights, where they lie in their file. It is
+// Knows nothing of ranks, and of blocks only one: it runs one sequence. It computes with the whole weights, where they lie in their file. It is
 // written to be read beside Decoder, step by step.
 class OneDeviceDecoder {
  public:

@@ -18,11 +18,14 @@ void Problems::add(std::string line) {
   if (++count_ <= kMaxLines) lines_.push_back(std::move(line));
 }
 
-void Problems::throw_if_any() const {
-  if (empty()) return;
+std::string Problems::text() const {
   std::string text = fmt::format("{}", fmt::join(lines_, "\n"));
   if (count_ > lines_.size()) text += fmt::format("\n(and {} more)", count_ - lines_.size());
-  throw input_error(text);
+  return text;
+}
+
+void Problems::throw_if_any() const {
+  if (!empty()) throw input_error(text());
 }
 
 }  // namespace tp

@@ -12,8 +12,10 @@ class Problems {
  public:
   void add(std::string line);
   bool empty() const { return count_ == 0; }
+  // The first 20 lines, and how many follow.
+  std::string text() const;
 
-  // Errors: tp::Error (input) if there are problems: the first 20 lines, and how many follow.
+  // Errors: tp::Error (input) with text(), if there are problems.
   void throw_if_any() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace tp {
 
 // Called with the output of each module while a decoder runs: "embedding", then for each
-// layer "layer 3 q", "... k", "... v" (behind RoPE), "... attention", "... o_proj sum",
+// layer "layer 3 q", "... k" (both behind RoPE), "... v", "... attention", "... o_proj sum",
 // "... down_proj sum", "... output", and at last "final norm" and "logits". Empty in normal operation.
 using Tap = std::function<void(const std::string& name, ConstTensorView output)>;
 

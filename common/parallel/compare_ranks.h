@@ -17,6 +17,15 @@ Comparison compare_on_every_rank(const std::string& title,
                                  ConstTensorView reference,
                                  const Tolerance& tolerance);
 
+// The same for a tensor that is split by columns: rank r holds the columns columns[r] of the
+// reference. [chapter 03]
+Comparison compare_column_shards(const std::string& title,
+                                 const std::vector<RankOutput>& ranks,
+                                 const std::string& name,
+                                 ConstTensorView reference,
+                                 const std::vector<Range>& columns,
+                                 const Tolerance& tolerance);
+
 // The tolerance for a row-parallel sum against one device: exact where tp_size divides the sum
 // blocks, because both then add in the same order; else `reordered`.
 Tolerance row_parallel_tolerance(int tp_size, const Tolerance& reordered);

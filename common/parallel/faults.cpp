@@ -2,50 +2,13 @@
 
 #include <utility>
 
+#include "common/comm/forwarding.h"
 #include "common/device/reference_ops.h"
 #include "common/parallel/shards.h"
 
 namespace tp {
 
 namespace {
-
-// Passes every call on to another communicator. A fault overrides the one it spoils.
-class ForwardingCommunicator : public Communicator {
- public:
-  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-
- protected:
-  Communicator& inner() { return *inner_; }
-  bool is_last_rank() const { return rank() == size() - 1; }
-
- private:
-  void do_all_reduce(const Call& call, TensorView x) override {
-    inner_->all_reduce(x, call.label.data());
-  }
-  void do_all_gather(const Call& call, ConstTensorView part, TensorView whole) override {
-    inner_->all_gather(part, whole, call.label.data());
-  }
-  void do_reduce_scatter(const Call& call, ConstTensorView whole, TensorView part) override {
-    inner_->reduce_scatter(whole, part, call.label.data());
-  }
-  void do_gather(const Call& call, ConstTensorView part, TensorView whole) override {
-    inner_->gather(part, whole, call.peer, call.label.data());
-  }
-  void do_broadcast(const Call& call, TensorView x) override {
-    inner_->broadcast(x, call.peer, call.label.data());
-  }
-  void do_send(const Call& call, ConstTensorView x) override {
-    inner_->send(x, call.peer, call.label.data());
-  }
-  void do_recv(const Call& call, TensorView x) override {
-    inner_->recv(x, call.peer, call.label.data());
-  }
-  void do_barrier(const Call& call) override { inner_->barrier(call.label.data()); }
-
-  std::unique_ptr<Communicator> inner_;
-};
 
 class SkipAllReduce final : public ForwardingCommunicator {
   using ForwardingCommunicator::ForwardingCommunicator;

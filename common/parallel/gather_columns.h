@@ -9,7 +9,7 @@
 
 namespace tp {
 
-// A gather puts whole memory blocks one behind the other: with more than one row that is
+// A gather puts whole parts one behind the other: with more than one row that is
 // [all rows of rank 0 | all rows of rank 1], not the matrix. These functions gather into `staging`
 // and then put every row together. Narrower shards travel padded to the widest one.
 // Shapes: shard_local [M, columns of this rank], whole [M, columns]; the columns are split by

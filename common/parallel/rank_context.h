@@ -13,7 +13,7 @@ struct RankContext {
   int tp_size;
   Device& device;
   Communicator& comm;
-  Group& group;  // messages between the hosts; used from chapter 06 on
+  Group& group;  // control data of the ranks, beside the tensors; used from chapter 05 on
 };
 
 }  // namespace tp

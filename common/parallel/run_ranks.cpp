@@ -19,6 +19,14 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{2};
 
+// Why a rank failed, and where it was.
+std::string failure(int rank, const std::string& what, const Call& last) {
+  const bool names_call = what.find("(call ") != std::string::npos;
+  const std::string after =
+      last.sequence == 0 ? "before any communication" : "after " + last.to_string();
+  return fmt::format("rank {} failed: {}{}", rank, what, names_call ? "" : " (" + after + ")");
+}
+
 // One rank, from its first to its last moment.
 void run_rank(int rank,
               ThreadHub& hub,
@@ -38,13 +46,9 @@ void run_rank(int rank,
   } catch (const Aborted&) {
     // Another rank has the reason.
   } catch (const std::exception& e) {
-    const Call& last = comm->last_call();
-    const std::string what = e.what();
-    const bool names_call = what.find("(call ") != std::string::npos;
-    const std::string after =
-        last.sequence == 0 ? "before any communication" : "after " + last.to_string();
-    hub.abort(
-        fmt::format("rank {} failed: {}{}", rank, what, names_call ? "" : " (" + after + ")"));
+    hub.abort(failure(rank, e.what(), comm->last_call()));
+  } catch (...) {
+    hub.abort(failure(rank, "something was thrown that is no exception", comm->last_call()));
   }
   hub.leave(rank);
 }

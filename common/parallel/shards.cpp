@@ -8,6 +8,17 @@
 
 namespace tp {
 
+namespace {
+
+// Why the heads of a model cannot be grouped; empty if they can.
+std::string grouping_problem(std::int64_t heads, std::int64_t kv_heads) {
+  if (kv_heads > 0 && heads > 0 && heads % kv_heads == 0) return "";
+  return fmt::format("num_attention_heads={} is not a multiple of num_key_value_heads={}", heads,
+                     kv_heads);
+}
+
+}  // namespace
+
 std::vector<Range> shard_ranges(std::int64_t total, int tp_size) {
   std::vector<Range> ranges;
   for (int rank = 0; rank < tp_size; ++rank) ranges.push_back(shard_range(total, rank, tp_size));
@@ -21,8 +32,15 @@ double imbalance_percent(std::int64_t total, int tp_size) {
   return (static_cast<double>(largest) / mean - 1) * 100;
 }
 
+std::int64_t heads_per_kv_head(std::int64_t heads, std::int64_t kv_heads) {
+  const std::string problem = grouping_problem(heads, kv_heads);
+  if (!problem.empty())
+    throw input_error(problem + ", so query heads cannot share KV heads evenly");
+  return heads / kv_heads;
+}
+
 HeadShard head_shard(std::int64_t heads, std::int64_t kv_heads, int rank, int tp_size) {
-  const std::int64_t group = heads / kv_heads;
+  const std::int64_t group = heads_per_kv_head(heads, kv_heads);
   const Range query = shard_range(heads, rank, tp_size);
   // From the KV head of the first query head to the one of the last.
   const Range kv{query.begin / group, (query.end + group - 1) / group};
@@ -48,6 +66,8 @@ void check_divides(const std::string& name, std::int64_t total, std::int64_t tp_
 
 std::vector<std::string> tp_problems(const ShardedSizes& sizes, int tp_size, bool uneven) {
   std::vector<std::string> problems;
+  const std::string grouping = grouping_problem(sizes.heads, sizes.kv_heads);
+  if (!grouping.empty()) return {grouping};
   if (tp_size > sizes.heads) {
     problems.push_back(fmt::format("num_attention_heads={}: fewer query heads than {} ranks",
                                    sizes.heads, tp_size));
@@ -76,6 +96,7 @@ std::vector<int> usable_tp_sizes(const ShardedSizes& sizes) {
 }
 
 void check_tp_size(const ShardedSizes& sizes, int tp_size, bool uneven) {
+  heads_per_kv_head(sizes.heads, sizes.kv_heads);  // no tp_size would cure that
   const std::vector<std::string> problems = tp_problems(sizes, tp_size, uneven);
   if (problems.empty()) return;
   const std::string hint = tp_size <= sizes.heads ? "; or add --uneven to split unevenly" : "";

@@ -22,9 +22,14 @@ std::vector<Range> shard_ranges(std::int64_t total, int tp_size);
 // By how much the largest part exceeds the mean, in per cent: 0 where tp_size divides total.
 double imbalance_percent(std::int64_t total, int tp_size);
 
+// How many query heads of a model read the same KV head.
+// Errors: tp::Error (input) naming both sizes unless kv_heads divides heads.
+std::int64_t heads_per_kv_head(std::int64_t heads, std::int64_t kv_heads);
+
 // The rank's query heads, and exactly the KV heads that they read. [chapter 03]
 // One rule for the even case, for replication when there are more ranks than KV heads, and for
 // uneven splits: query heads are split in order, and KV heads follow.
+// Errors: as heads_per_kv_head.
 HeadShard head_shard(std::int64_t heads, std::int64_t kv_heads, int rank, int tp_size);
 
 // The rank's rows of a vocabulary that is padded to a multiple of tp_size. [chapter 06]
@@ -43,18 +48,20 @@ void check_divides(const std::string& name, std::int64_t total, std::int64_t tp_
 struct ShardedSizes {
   std::int64_t heads = 0;         // num_attention_heads
   std::int64_t kv_heads = 0;      // num_key_value_heads
-  std::int64_t intermediate = 0;  // intermediate_size
+  std::int64_t intermediate = 0;  // intermediate_size; 0 if only the heads are in question
 };
 
 // Why tp_size ranks cannot share the model: one line per reason, none if they can. Query heads and
 // intermediate features must divide evenly; KV heads must, or be replicated evenly. The vocabulary
 // is padded, so it is never a reason. With `uneven` only more ranks than query heads are refused.
+// KV heads that do not divide the query heads are a reason at any tp_size, and then the only one.
 std::vector<std::string> tp_problems(const ShardedSizes& sizes, int tp_size, bool uneven);
 
 // All tp sizes without a problem.
 std::vector<int> usable_tp_sizes(const ShardedSizes& sizes);
 
-// Errors: tp::Error (input) with all problems, the usable sizes and the hint --uneven.
+// Errors: tp::Error (input) with all problems, the usable sizes and the hint --uneven; or as
+//         heads_per_kv_head.
 void check_tp_size(const ShardedSizes& sizes, int tp_size, bool uneven);
 
 }  // namespace tp

@@ -7,11 +7,40 @@ foreach(tp 3 5 6 7)
 endforeach()
 add_chapter_run(ch06_mini_engine EXIT 0 LAST PASS ARGS --sampling model --seed 7 --dtype f32)
 add_chapter_run(ch06_mini_engine EXIT 0 LAST DONE ARGS --max-tokens 2 --compare none)
-foreach(fault concat_instead_of_sum skip_all_reduce shards_swapped wrong_kv_map unmasked_vocab_pads rank_local_sampling)
+
+# Several prompts: in any batch, in chunks or whole, and with blocks so few that some are preempted.
+set(prompts ${CMAKE_CURRENT_SOURCE_DIR}/prompts.txt)
+add_chapter_run(ch06_mini_engine EXIT 0 LAST PASS ARGS --prompt-file ${prompts})
+add_chapter_run(ch06_mini_engine EXIT 0 LAST PASS ARGS --prompt-file ${prompts} --tp 4 --max-num-seqs 3 --chunked-prefill-size 4 --show-batch 2)
+add_chapter_run(ch06_mini_engine EXIT 0 LAST PASS ARGS --prompt-file ${prompts} --chunked-prefill-size 0 --max-num-seqs 1)
+add_chapter_run(ch06_mini_engine EXIT 0 OUTPUT "[1-9][0-9]* preemptions" LAST PASS ARGS --prompt-file ${prompts} --block-size 4 --kv-blocks 14)
+add_chapter_run(ch06_mini_engine EXIT 0 OUTPUT "21 blocks on every rank: rank 1 limits, others have room for up to 42" LAST PASS
+                ARGS --prompt-file ${prompts} --tp 3 --uneven --kv-memory-mib 1)
+
+# A line that is no request ends alone; the exit code says so.
+set(wrong ${CMAKE_CURRENT_SOURCE_DIR}/prompts_with_errors.txt)
+add_chapter_run(ch06_mini_engine EXIT 1 OUTPUT "4: the line: no valid JSON.*5: the prompt has .* tokens.*6: token id 9999" LAST "FAIL .3 of"
+                ARGS --prompt-file ${wrong} --max-tokens 4 --max-model-len 24)
+add_chapter_run(ch06_mini_engine EXIT 1 LAST "FAIL .3 of 3" ARGS --prompt-file ${wrong} --max-tokens 4 --max-model-len 24 --compare none)
+
+foreach(fault concat_instead_of_sum skip_all_reduce shards_swapped wrong_kv_map unmasked_vocab_pads)
   add_chapter_run(ch06_mini_engine EXIT 1 LAST FAIL ARGS --fault ${fault} --max-tokens 8)
+endforeach()
+add_chapter_run(ch06_mini_engine EXIT 3 ERROR "step 1, seq 0, token 0: rank 0 id [0-9]+, rank 1 id" ARGS --fault rank_local_sampling --max-tokens 8)
+add_chapter_run(ch06_mini_engine EXIT 1 LAST FAIL ARGS --fault rank_local_sampling --max-tokens 8 --no-plan-hash)
+add_chapter_run(ch06_mini_engine EXIT 3 ERROR "seq 0: rank 0 block 0, rank 1 block" ARGS --fault rank_chooses_own_blocks --prompt-file ${prompts} --max-tokens 8)
+add_chapter_run(ch06_mini_engine EXIT 3 ERROR "rank 0 seq 0, rank 1 seq" ARGS --fault shuffled_rows --prompt-file ${prompts} --max-tokens 8)
+foreach(fault rank_chooses_own_blocks shuffled_rows)
+  add_chapter_run(ch06_mini_engine EXIT 1 LAST FAIL ARGS --fault ${fault} --prompt-file ${prompts} --max-tokens 8 --no-plan-hash)
+  add_chapter_run(ch06_mini_engine EXIT 2 ERROR "two sequences that run together" ARGS --fault ${fault})
 endforeach()
 add_mismatch_runs(ch06_mini_engine --max-tokens 8)
 add_chapter_run(ch06_mini_engine EXIT 2 ERROR "no row-parallel bias" ARGS --fault bias_added_tp_times)
+
 add_chapter_run(ch06_mini_engine EXIT 2 ERROR "--prompt-ids 1,4353: token id 4353" ARGS --prompt-ids 1,4353)
 add_chapter_run(ch06_mini_engine EXIT 2 ERROR "10 tokens, but the KV cache holds 9" ARGS --max-model-len 9)
+add_chapter_run(ch06_mini_engine EXIT 2 ERROR "10 tokens, but the KV cache holds 8" ARGS --kv-blocks 2 --block-size 4)
+add_chapter_run(ch06_mini_engine EXIT 2 ERROR "--max-num-batched-tokens 7.*--block-size 0" ARGS --chunked-prefill-size 0 --max-num-batched-tokens 7 --block-size 0)
+add_chapter_run(ch06_mini_engine EXIT 2 ERROR "rank 0 has 1048576 bytes for its KV cache, which is no room for one block" ARGS --kv-memory-mib 1 --block-size 4096)
 add_chapter_run(ch06_mini_engine EXIT 2 ERROR "/nonexistent: no such folder" ARGS --model /nonexistent)
+add_chapter_run(ch06_mini_engine EXIT 2 ERROR "/nonexistent: cannot be opened" ARGS --prompt-file /nonexistent)

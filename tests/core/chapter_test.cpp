@@ -13,7 +13,7 @@
 #include "common/core/error.h"
 #include "tests/catch.h"
 #include "tests/core/captured_output.h"
-#include "tests/model/temp_folder.h"
+#include "tests/temp_folder.h"
 
 using namespace tp;
 

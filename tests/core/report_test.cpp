@@ -122,3 +122,10 @@ TEST_CASE("numbers of a table stand right and text stands left") {
   report.table({"shards", {"rank", "name"}, {{"0", "a"}, {"10", "longer"}}});
   CHECK(out.text() == "  rank  name\n     0  a\n    10  longer\n");
 }
+
+TEST_CASE("a cell holds several ranks and a range of indices") {
+  CHECK(cell_of(std::vector<std::string>{"[2]", "[3]", "[3]", "[2]"}) == "[2], [3] x 2, [2]");
+  CHECK(cell_of(Range{8, 16}) == "8-15");
+  CHECK(cell_of(Range{3, 4}) == "3");
+  CHECK(cell_of(Range{3, 3}) == "none");
+}

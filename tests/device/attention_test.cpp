@@ -20,14 +20,19 @@ constexpr HeadShard kUneven{{2, 5}, {0, 2}, 4};
 
 // Queries, keys and values of one sequence, and a cache with some room to spare.
 struct Sequence {
-  Sequence(const HeadShard& head_shard, std::int64_t head_width)
+  Sequence(const HeadShard& head_shard,
+           std::int64_t head_width,
+           std::int64_t tokens_per_block = kTokens + 4,
+           std::vector<std::int32_t> block_table = {0})
       : heads(head_shard),
         head_dim(head_width),
         q(random_matrix(kTokens, heads.query.size() * head_dim, 1)),
         k(random_matrix(kTokens, heads.kv.size() * head_dim, 2)),
         v(random_matrix(kTokens, heads.kv.size() * head_dim, 3)),
-        keys(device->allocate({heads.kv.size(), kTokens + 4, head_dim}, DType::f32, "kv")),
-        values(device->allocate({heads.kv.size(), kTokens + 4, head_dim}, DType::f32, "kv")) {}
+        block_size(tokens_per_block),
+        table(std::move(block_table)),
+        keys(device->allocate(pool_shape(), DType::f32, "kv")),
+        values(device->allocate(pool_shape(), DType::f32, "kv")) {}
 
   // Stores the tokens in pieces of the given sizes and attends after each piece.
   Matrix run(const std::vector<std::int64_t>& pieces) {
@@ -35,19 +40,41 @@ struct Sequence {
     std::int64_t done = 0;
     for (const std::int64_t piece : pieces) {
       const Range rows{done, done + piece};
-      device->store_kv(k.view().rows_in(rows), v.view().rows_in(rows), done, cache());
-      device->attention(q.view().rows_in(rows), cache(), heads, done, y.view().rows_in(rows));
+      store(rows, done);
+      attend(rows, done, y.view().rows_in(rows));
       done += piece;
     }
     return y;
   }
 
-  KvView cache() { return {keys.view(), values.view()}; }
+  // The rows of k and v as the tokens first, ...
+  void store(Range rows, std::int64_t first) {
+    const Batch batch = batch_of(rows.size(), first);
+    device->store_kv(k.view().rows_in(rows), v.view().rows_in(rows), batch.view().slot_mapping,
+                     cache());
+  }
+  void attend(Range rows, std::int64_t first, TensorView y) {
+    const Batch batch = batch_of(rows.size(), first);
+    device->attention(q.view().rows_in(rows), cache(), heads, batch.view(), y);
+  }
+
+  KvLayer cache() { return {keys.view(), values.view()}; }
+  Batch batch_of(std::int64_t tokens, std::int64_t first) const {
+    Batch batch(block_size);
+    batch.add(table, first, tokens);
+    return batch;
+  }
+  Shape pool_shape() const {
+    const std::int32_t last = *std::max_element(table.begin(), table.end());
+    return {last + 1, heads.kv.size(), block_size, head_dim};
+  }
 
   std::unique_ptr<Device> device = make_cpu_device();
   HeadShard heads;
   std::int64_t head_dim;
   Matrix q, k, v;
+  std::int64_t block_size;
+  std::vector<std::int32_t> table;
   Tensor keys, values;
 };
 
@@ -128,12 +155,15 @@ TEST_CASE("prefill, chunked prefill and decode give the same bits") {
 }
 
 TEST_CASE("attention of the CPU device has the bits of the reference") {
-  Sequence s(kUneven, GENERATE(6, 8, 12, 32, 80));
+  const std::int64_t head_dim = GENERATE(6, 8, 12, 32, 80);
+  Sequence s = GENERATE(false, true) ? Sequence(kUneven, head_dim)
+                                     : Sequence(kUneven, head_dim, 4, {7, 0, 3, 9, 2, 5});
   const Matrix all = s.run({kTokens});
   for (const std::int64_t first : {std::int64_t{0}, std::int64_t{5}, kTokens - 1}) {
     const Range rows{first, kTokens};
     Matrix y(rows.size(), s.q.cols);
-    reference::attention(s.q.view().rows_in(rows), s.cache(), s.heads, first, y.view());
+    const Batch batch = s.batch_of(rows.size(), first);
+    reference::attention(s.q.view().rows_in(rows), s.cache(), s.heads, batch.view(), y.view());
     REQUIRE(same_bits(y.view(), all.view().rows_in(rows)));
   }
 }
@@ -142,7 +172,8 @@ TEST_CASE("attention reads and writes strided rows") {
   Sequence s(kUneven, 12);
   const Matrix wanted = s.run({kTokens});
   Framed q(s.q, DType::f32), y(kTokens, s.q.cols);
-  s.device->attention(q.view(), s.cache(), s.heads, 0, y.view());
+  const Batch batch = s.batch_of(kTokens, 0);
+  s.device->attention(q.view(), s.cache(), s.heads, batch.view(), y.view());
   REQUIRE(same_bits(y.view(), wanted.view()));
   REQUIRE(y.intact());
 }
@@ -154,43 +185,95 @@ TEST_CASE("scores far from zero do not overflow") {
   for (const float value : y.values) REQUIRE(std::abs(value) <= 1);
 }
 
-TEST_CASE("store_kv puts each head's tokens behind one another and nothing else") {
-  Sequence s(kUneven, 6);
-  const Range rows{0, 2};
-  s.device->store_kv(s.k.view().rows_in(rows), s.v.view().rows_in(rows), 3, s.cache());
-  for (std::int64_t head = 0; head < 2; ++head) {
-    for (std::int64_t t = 0; t < kTokens + 4; ++t) {
-      for (std::int64_t i = 0; i < 6; ++i) {
-        const bool stored = t == 3 || t == 4;
-        REQUIRE(s.keys.row<float>(head)[t * 6 + i] == (stored ? s.k(t - 3, head * 6 + i) : 0));
-        REQUIRE(s.values.row<float>(head)[t * 6 + i] == (stored ? s.v(t - 3, head * 6 + i) : 0));
+TEST_CASE("attention over scattered blocks has the bits of attention over one block") {
+  const std::int64_t head_dim = GENERATE(6, 12, 32);
+  Sequence contiguous(kUneven, head_dim);
+  const Matrix wanted = contiguous.run({kTokens});
+  const std::int64_t block_size = GENERATE(1, 4, 5, 16);
+  std::vector<std::int32_t> table;  // every second block, from the back
+  for (std::int64_t i = blocks_for(kTokens, block_size); i > 0; --i)
+    table.push_back(static_cast<std::int32_t>(2 * i - 1));
+  Sequence paged(kUneven, head_dim, block_size, table);
+  REQUIRE(same_bits(paged.run({kTokens}).view(), wanted.view()));
+  REQUIRE(same_bits(paged.run({3, 1, 10, 7}).view(), wanted.view()));
+}
+
+TEST_CASE("sequences of one batch do not see each other") {
+  Sequence a(kUneven, 12, 4, {5, 0, 3, 9, 2, 8}), b(kUneven, 12, 4, {1, 7, 4});
+  for (float& value : b.q.values) value = -value;
+  for (float& value : b.k.values) value += 1;
+  const Matrix wanted_a = a.run({kTokens}), wanted_b = b.run({9, 2});
+  // The same tokens in one cache: 10 of a, then the other 11 of a beside 9 of b, then 2 of b.
+  a.run({10});
+  const Range late{10, kTokens}, all_b{0, 9};
+  Batch batch(4);
+  batch.add(a.table, 10, 11);
+  batch.add(b.table, 0, 9);
+  const auto both = [&](const Matrix& of_a, const Matrix& of_b) {
+    Matrix rows(20, of_a.cols);
+    copy_host(of_a.view().rows_in(late), rows.view().rows_in({0, 11}));
+    copy_host(of_b.view().rows_in(all_b), rows.view().rows_in({11, 20}));
+    return rows;
+  };
+  const Matrix q = both(a.q, b.q), k = both(a.k, b.k), v = both(a.v, b.v);
+  Matrix y(20, q.cols);
+  a.device->store_kv(k.view(), v.view(), batch.view().slot_mapping, a.cache());
+  a.device->attention(q.view(), a.cache(), a.heads, batch.view(), y.view());
+  REQUIRE(same_bits(y.view().rows_in({0, 11}), wanted_a.view().rows_in(late)));
+  REQUIRE(same_bits(y.view().rows_in({11, 20}), wanted_b.view().rows_in(all_b)));
+}
+
+TEST_CASE("store_kv puts each head of a token into the token's slot and nothing elsewhere") {
+  Sequence s(kUneven, 6, 4, {2, 0});
+  s.store({0, 2}, 3);  // the last place of block 2, the first of block 0
+  for (std::int64_t block = 0; block < 3; ++block) {
+    for (std::int64_t head = 0; head < 2; ++head) {
+      for (std::int64_t place = 0; place < 4; ++place) {
+        const std::int64_t token = block == 2 && place == 3 ? 0 : block == 0 && place == 0 ? 1 : -1;
+        for (std::int64_t i = 0; i < 6; ++i) {
+          const std::int64_t at = (head * 4 + place) * 6 + i;
+          REQUIRE(s.keys.row<float>(block)[at] == (token < 0 ? 0 : s.k(token, head * 6 + i)));
+          REQUIRE(s.values.row<float>(block)[at] == (token < 0 ? 0 : s.v(token, head * 6 + i)));
+        }
       }
     }
   }
 }
 
-TEST_CASE("store_kv and attention refuse positions beyond the cache") {
-  Sequence s(kUneven, 6);  // room for 25 tokens
-  const Range rows{0, 2};
-  REQUIRE_THROWS_WITH(
-      s.device->store_kv(s.k.view().rows_in(rows), s.v.view().rows_in(rows), 24, s.cache()),
-      ContainsSubstring("positions 24 to 25") && ContainsSubstring("only 25"));
-  REQUIRE_THROWS_WITH(
-      s.device->store_kv(s.k.view().rows_in(rows), s.v.view().rows_in(rows), -1, s.cache()),
-      ContainsSubstring("positions -1 to 0"));
+TEST_CASE("store_kv and attention refuse what is not in the cache") {
+  Sequence s(kUneven, 6, 4, {2, 0});  // 3 blocks of 4 tokens
+  const auto k = s.k.view().rows_in({0, 2}), q = s.q.view().rows_in({0, 2});
   Matrix y(2, s.q.cols);
-  REQUIRE_THROWS_WITH(
-      s.device->attention(s.q.view().rows_in(rows), s.cache(), s.heads, 24, y.view()),
-      ContainsSubstring("positions 24 to 25"));
+  for (const std::int32_t slot : {-1, 12}) {
+    const std::vector<std::int32_t> slots{0, slot};
+    REQUIRE_THROWS_WITH(s.device->store_kv(k, k, slots, s.cache()),
+                        ContainsSubstring("slot " + std::to_string(slot) + " is not in 0 to 11"));
+  }
+  const std::vector<std::int32_t> one_slot{0};
+  REQUIRE_THROWS_WITH(s.device->store_kv(k, k, one_slot, s.cache()),
+                      ContainsSubstring("rows of keys = 2, slots = 1"));
+
+  const auto attend = [&](std::vector<SequenceRows> sequences) {
+    const std::vector<std::int32_t> unused(2);
+    s.device->attention(q, s.cache(), s.heads, {unused, unused, sequences}, y.view());
+  };
+  const std::vector<std::int32_t> foreign{2, 3};
+  REQUIRE_THROWS_WITH(attend({{{0, 2}, 7, s.table}}),
+                      ContainsSubstring("9 tokens need 3 blocks, but the block table has 2"));
+  REQUIRE_THROWS_WITH(attend({{{0, 2}, 0, foreign}}),
+                      ContainsSubstring("block 3 is not in 0 to 2"));
+  REQUIRE_THROWS_WITH(attend({{{0, 1}, 0, s.table}}), ContainsSubstring("rows of q = 2"));
+  REQUIRE_THROWS_WITH(attend({{{1, 2}, 0, s.table}}), ContainsSubstring("first row of a sequence"));
 }
 
 TEST_CASE("attention refuses a shard that does not fit the cache") {
   Sequence s(kUneven, 6);
   Matrix y(kTokens, s.q.cols);
-  REQUIRE_THROWS_WITH(
-      s.device->attention(s.q.view(), s.cache(), HeadShard{{2, 5}, {0, 3}, 4}, 0, y.view()),
-      ContainsSubstring("KV heads of the cache = 2, KV heads of the shard = 3"));
-  REQUIRE_THROWS_WITH(
-      s.device->attention(s.q.view(), s.cache(), HeadShard{{0, 4}, {0, 2}, 4}, 0, y.view()),
-      ContainsSubstring("columns of q = 18, query heads * head_dim = 24"));
+  const Batch batch = s.batch_of(kTokens, 0);
+  REQUIRE_THROWS_WITH(s.device->attention(s.q.view(), s.cache(), HeadShard{{2, 5}, {0, 3}, 4},
+                                          batch.view(), y.view()),
+                      ContainsSubstring("KV heads of the cache = 2, KV heads of the shard = 3"));
+  REQUIRE_THROWS_WITH(s.device->attention(s.q.view(), s.cache(), HeadShard{{0, 4}, {0, 2}, 4},
+                                          batch.view(), y.view()),
+                      ContainsSubstring("columns of q = 18, query heads * head_dim = 24"));
 }

@@ -67,10 +67,15 @@ TEST_CASE("the other operations refuse shapes that do not fit and name both side
                       ContainsSubstring("is [2, 4]") && ContainsSubstring("shape of y is [2, 6]"));
 
   const RopeTable table(*device, 3, 4, 10000);
-  REQUIRE_THROWS_WITH(device->rope(x.view(), table, 0),
+  const std::vector<std::int32_t> positions{2, 3};
+  REQUIRE_THROWS_WITH(device->rope(x.view(), table, positions),
                       ContainsSubstring("modulo head_dim = 2") && ContainsSubstring("= 0"));
-  REQUIRE_THROWS_WITH(device->rope(Matrix(2, 8).view(), table, 2),
-                      ContainsSubstring("rope: positions 2 to 3") && ContainsSubstring("only 3"));
+  REQUIRE_THROWS_WITH(device->rope(Matrix(2, 8).view(), table, positions),
+                      ContainsSubstring("rope: position 3 is not in 0 to 2"));
+  REQUIRE_THROWS_WITH(device->rope(Matrix(3, 8).view(), table, positions),
+                      ContainsSubstring("rows of x = 3") && ContainsSubstring("positions = 2"));
+  REQUIRE_THROWS_WITH(device->select_rows(Matrix(3, 6).view(), positions, x.view()),
+                      ContainsSubstring("select_rows: row 3 is not in 0 to 2"));
 }
 
 TEST_CASE("memory is counted by tag until the tensors are destroyed") {

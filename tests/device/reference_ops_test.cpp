@@ -9,6 +9,8 @@
 
 using namespace tp;
 
+using Positions = std::vector<std::int32_t>;
+
 namespace {
 
 constexpr double kUnit = 0x1p-24;  // largest relative error of rounding to f32
@@ -119,25 +121,36 @@ TEST_CASE("embed looks up the rows of its shard and leaves zeros for foreign ids
   REQUIRE(y.values == std::vector<float>{40, 41, 0, 0, 60, 61, 0, 0, 50, 51, 0, 0, 0, 0});
 }
 
+TEST_CASE("select_rows copies rows in any order and repeats them") {
+  const Matrix x = random_matrix(4, 5, 1);
+  const std::vector<std::int32_t> rows{3, 0, 3};
+  Matrix y(3, 5);
+  reference::select_rows(x.view(), rows, y.view());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    REQUIRE(same_bits(y.view().rows_in({row, row + 1}), x.view().rows_in({rows[i], rows[i] + 1})));
+  }
+}
+
 TEST_CASE("rope rotates the pairs i and i + half by the angle of the position") {
   const auto device = make_cpu_device();
   const RopeTable table(*device, 4, 4, 10000);
   // Position 2: the angles of the pairs (1, 3) and (2, 4) are 2 and 0.02. Heads are alike.
   Matrix x(1, 8, {1, 2, 3, 4, 1, 2, 3, 4});
-  reference::rope(x.view(), table, 2);
+  reference::rope(x.view(), table, Positions{2});
   const std::vector<double> wanted{-3.144039, 1.919605, -0.339143, 4.039197};
   for (std::int64_t n = 0; n < 8; ++n)
     REQUIRE(distance(x(0, n), wanted[static_cast<std::size_t>(n % 4)]) < 1e-6);
 
-  // Row i is the token at first_position + i, whatever other rows there are.
+  // Row i is the token at positions[i], whatever other rows there are.
   const Matrix start = random_matrix(3, 8, 1);
   Matrix all = start, last = start.rows_in({2, 3});
-  reference::rope(all.view(), table, 1);
-  reference::rope(last.view(), table, 3);
+  reference::rope(all.view(), table, Positions{1, 0, 3});
+  reference::rope(last.view(), table, Positions{3});
   REQUIRE(same_bits(all.view().rows_in({2, 3}), last.view()));
 
   // Position 0 changes nothing.
   Matrix first = start.rows_in({0, 1});
-  reference::rope(first.view(), table, 0);
+  reference::rope(first.view(), table, Positions{0});
   REQUIRE(same_bits(first.view(), start.view().rows_in({0, 1})));
 }

@@ -94,7 +94,7 @@ TEST_CASE("unmasked zero pads would win over negative logits") {
   CHECK(std::abs(candidates_of(logits, {.temperature = 1})[0].probability - 0.632149) < 1e-6);
   logits.insert(logits.end(), {0, 0});
   CHECK(ids_of(logits, {}) == Ids{10});
-  CHECK(std::abs(candidates_of(logits, {.temperature = 1})[2].probability - 0.142481) < 1e-6);
+  CHECK(std::abs(candidates_of(logits, {.temperature = 1})[0].probability - 0.142481) < 1e-6);
 }
 
 TEST_CASE("draws follow the probabilities and repeat with the seed") {

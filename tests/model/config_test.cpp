@@ -10,7 +10,7 @@
 #include "common/core/error.h"
 #include "common/model/generation_config.h"
 #include "tests/catch.h"
-#include "tests/model/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace tp {
 namespace {

@@ -4,18 +4,19 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
 #include "common/core/compare.h"
 #include "common/core/error.h"
-#include "common/engine/generate.h"
 #include "common/model/json.h"
 #include "common/model/one_device_decoder.h"
 #include "common/model/tokenizer.h"
 #include "common/parallel/run_ranks.h"
 #include "tests/catch.h"
-#include "tests/model/temp_folder.h"
+#include "tests/engine/run_engine.h"
+#include "tests/temp_folder.h"
 
 using namespace tp;
 
@@ -35,15 +36,21 @@ struct Golden {
   }
 };
 
-struct Loaded {
-  ModelConfig config = ModelConfig::load(kModel);
-  Weights weights = Weights::open(kModel, config, {});
-};
-
-Launch launch_of(int tp_size) {
-  Launch launch;
-  launch.tp_size = tp_size;
-  return launch;
+// Runs the tokens ids[begin], ... of the only sequence, and makes the logits of all of them.
+void run_rows(const RankContext& ctx,
+              Decoder& decoder,
+              const std::vector<std::int32_t>& ids,
+              std::int64_t begin,
+              std::int64_t rows,
+              const Tap& tap = {}) {
+  const std::int32_t only_block[] = {0};
+  Batch batch(decoder.limits().block_size);
+  batch.add(only_block, begin, rows);
+  std::vector<std::int32_t> all_rows(static_cast<std::size_t>(rows));
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  const auto tokens =
+      std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
+  decoder.forward(ctx, {tokens, batch.view(), all_rows}, tap);
 }
 
 // Every module's output on rank 0 for all positions of the ids, by tp_size ranks.
@@ -54,16 +61,14 @@ std::vector<RankOutput> run_with_tap(const Loaded& model,
   const auto count = static_cast<std::int64_t>(ids.size());
   return run_ranks(launch_of(tp_size), [&](RankContext& ctx, RankOutput& out) {
     Decoder decoder(ctx, model.config, model.weights,
-                    DecoderShard::of(model.config, ctx.rank, tp_size), {count, chunk, chunk});
+                    DecoderShard::of(model.config, ctx.rank, tp_size),
+                    DecoderLimits::contiguous(count, chunk, chunk));
     const Tap keep = [&](const std::string& name, ConstTensorView output) {
       out.keep(name, output);
     };
     for (std::int64_t begin = 0; begin < count; begin += chunk) {
       const std::int64_t rows = std::min(chunk, count - begin);
-      decoder.forward(
-          ctx,
-          std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
-          begin, rows, keep);
+      run_rows(ctx, decoder, ids, begin, rows, keep);
     }
   });
 }
@@ -79,18 +84,9 @@ void check_golden(const std::string& name, ConstTensorView result, ConstTensorVi
   CHECK(c.tolerance.bound > 0);
 }
 
-// Greedy ids of one request on tp_size ranks.
+// One request on tp_size ranks.
 Completion greedy(const Loaded& model, int tp_size, const Request& request, std::int64_t context) {
-  Completion done;
-  run_ranks(launch_of(tp_size), [&](RankContext& ctx, RankOutput&) {
-    Decoder decoder(ctx, model.config, model.weights,
-                    DecoderShard::of(model.config, ctx.rank, tp_size), {context, 64, 1});
-    if (ctx.rank != 0) return follow(ctx, decoder);
-    Leader leader(ctx, decoder);
-    done = generate([&](const Step& step) { return leader.run(step); }, request, context, 64, 0);
-    leader.stop();
-  });
-  return done;
+  return std::move(run_engine(model, tp_size, {.max_model_len = context}, {request}).done[0]);
 }
 
 }  // namespace
@@ -167,7 +163,7 @@ TEST_CASE("each rank allocates what its shapes say and copies only its shard") {
        {Case{1, 2, 4353}, Case{2, 1, 2177}, Case{4, 1, 1089}, Case{8, 1, 545}}) {
     const auto ranks = run_ranks(launch_of(expected.tp_size), [&](RankContext& ctx, RankOutput&) {
       const Decoder decoder(ctx, c, model.weights, DecoderShard::of(c, ctx.rank, expected.tp_size),
-                            {128, 16, 1});
+                            DecoderLimits{128, 16, 1, 8, 16});
       // Read here: the decoder gives its memory back before the rank ends.
       const std::int64_t tp_size = expected.tp_size;
       const std::int64_t per_layer = 2 * 256 + 2 * 256 * (256 / tp_size) +
@@ -194,11 +190,11 @@ TEST_CASE("a decode step allocates nothing and communicates twice per layer") {
   const Loaded model;
   const auto ranks = run_ranks(launch_of(2), [&](RankContext& ctx, RankOutput&) {
     Decoder decoder(ctx, model.config, model.weights, DecoderShard::of(model.config, ctx.rank, 2),
-                    {16, 8, 1});
-    const std::vector<std::int32_t> ids{5, 6, 7};
-    decoder.forward(ctx, ids, 0, 1);
+                    DecoderLimits::contiguous(16, 8, 3));
+    const std::vector<std::int32_t> ids{5, 6, 7, 5};
+    run_rows(ctx, decoder, ids, 0, 3);
     const std::int64_t peak = ctx.device.memory().use("activations").peak_bytes;
-    decoder.forward(ctx, std::span(ids).first(1), 3, 1);
+    run_rows(ctx, decoder, ids, 3, 1);
     if (ctx.device.memory().use("activations").peak_bytes != peak)
       throw input_error("the step allocated");
   });

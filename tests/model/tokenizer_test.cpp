@@ -20,7 +20,7 @@
 #include "common/model/tokenizer_file.h"
 #include "common/model/utf8.h"
 #include "tests/catch.h"
-#include "tests/model/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace tp {
 namespace {

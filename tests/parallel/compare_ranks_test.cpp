@@ -71,6 +71,28 @@ TEST_CASE("among passing ranks the largest difference is shown") {
   CHECK_THAT(c.place, ContainsSubstring("rank 1"));
 }
 
+TEST_CASE("column shards are compared with the columns of their rank") {
+  const Matrix whole = random_matrix(2, 5, 1);
+  const std::vector<Range> columns = {{0, 2}, {2, 5}, {1, 2}};  // of three ranks, also twice
+  std::vector<RankOutput> ranks(3);
+  for (std::size_t r = 0; r < 3; ++r) ranks[r].keep("k", whole.cols_in(columns[r]).view());
+  const auto run = [&] {
+    return compare_column_shards("keys", ranks, "k", whole.view(), columns, Tolerance::exact());
+  };
+  CHECK(run().passed);
+  CHECK(run().shape == "[2, 5]");
+  for (std::size_t wrong = 0; wrong < 3; ++wrong) {
+    Matrix part = whole.cols_in(columns[wrong]);
+    part(1, part.cols - 1) += 0.5f;
+    ranks[wrong].keep("k", part.view());
+    CHECK_FALSE(run().passed);
+    CHECK_THAT(run().place, ContainsSubstring("rank " + std::to_string(wrong)));
+    ranks[wrong].keep("k", whole.cols_in(columns[wrong]).view());
+  }
+  ranks[2].keep("k", whole.cols_in({2, 3}).view());  // the column of another rank
+  CHECK_FALSE(run().passed);
+}
+
 TEST_CASE("a tensor that a rank did not keep is an error that names it") {
   const std::vector<RankOutput> ranks(2);
   const Matrix reference(1, 1);

@@ -221,3 +221,14 @@ TEST_CASE("the command line sets ranks and time-out") {
   CHECK(launch.timeout >= 250ms);
   CHECK(launch.timeout < 260ms);
 }
+
+TEST_CASE("whatever a rank throws stops all ranks") {
+  Launch launch;
+  launch.tp_size = 3;
+  CHECK_THROWS_WITH(run_ranks(launch,
+                              [](RankContext& ctx, RankOutput&) {
+                                if (ctx.rank == 2) throw 42;
+                                ctx.group.barrier();
+                              }),
+                    ContainsSubstring("rank 2 failed: something was thrown"));
+}

@@ -1,7 +1,10 @@
 // The CPU device: the sums run in vector kernels, everything else is the reference itself.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -13,6 +16,8 @@ namespace tp {
 
 namespace {
 
+constexpr std::int64_t kLargeBytes = std::int64_t{16} << 20;
+
 class CpuDevice final : public Device {
  private:
   Place place() const override { return Place::host; }
@@ -20,9 +25,22 @@ class CpuDevice final : public Device {
   Buffer do_allocate(std::int64_t bytes) override {
     constexpr std::align_val_t kCacheLine{64};
     const auto size = static_cast<std::size_t>(bytes);
+    if (bytes >= kLargeBytes) return allocate_untouched(size);
     auto* data = static_cast<std::byte*>(::operator new(size, kCacheLine));
     std::memset(data, 0, size);
     return {data, [](std::byte* p) { ::operator delete(p, kCacheLine); }};
+  }
+
+  // Large zeroed memory comes from the system page by page, when a page is first touched: the part
+  // of a KV cache that no token uses costs nothing.
+  static Buffer allocate_untouched(std::size_t size) {
+    constexpr std::size_t kCacheLine = 64;
+    void* const memory = std::calloc(size + kCacheLine, 1);
+    if (memory == nullptr) throw std::bad_alloc();
+    void* data = memory;
+    std::size_t room = size + kCacheLine;
+    std::align(kCacheLine, size, data, room);
+    return {static_cast<std::byte*>(data), [memory](std::byte*) { std::free(memory); }};
   }
 
   void do_matmul(ConstTensorView x, ConstTensorView w, TensorView y, const SumBlocks& b) override {
@@ -36,41 +54,53 @@ class CpuDevice final : public Device {
   }
 
   void do_attention(ConstTensorView q,
-                    const KvView& kv,
+                    const KvLayer& kv,
                     const HeadShard& heads,
-                    std::int64_t first_position,
+                    const BatchView& batch,
                     TensorView y) override {
-    const std::int64_t head_dim = kv.keys.shape[2];
-    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-    scores_.resize(static_cast<std::size_t>(kv.keys.shape[1]));  // allocates in the first call only
-    for (std::int64_t m = 0; m < q.rows(); ++m) {
-      const std::int64_t context = first_position + m + 1;
-      for (std::int64_t head = 0; head < heads.query.size(); ++head) {
-        const float* keys = kv.keys.row<float>(heads.kv_local(head));
-        const float* values = kv.values.row<float>(heads.kv_local(head));
-        attend(q.row<float>(m) + head * head_dim, keys, values, context, head_dim, scale,
-               y.row<float>(m) + head * head_dim);
+    const std::int64_t head_dim = kv.head_dim();
+    for (const SequenceRows& sequence : batch.sequences) {
+      for (std::int64_t m = sequence.rows.begin; m < sequence.rows.end; ++m) {
+        const std::int64_t context = sequence.first_position + m - sequence.rows.begin + 1;
+        for (std::int64_t head = 0; head < heads.query.size(); ++head)
+          attend(q.row<float>(m) + head * head_dim, kv, heads.kv_local(head), sequence.block_table,
+                 context, y.row<float>(m) + head * head_dim);
       }
     }
   }
 
-  // One query head of one token: softmax(q K^T * scale) V over `context` tokens.
+  // One query head of one token: softmax(q K^T / sqrt(head_dim)) V over `context` tokens, block by
+  // block.
   void attend(const float* query,
-              const float* keys,
-              const float* values,
+              const KvLayer& kv,
+              std::int64_t kv_head,
+              std::span<const std::int32_t> block_table,
               std::int64_t context,
-              std::int64_t head_dim,
-              float scale,
               float* out) {
-    float* weights = scores_.data();
-    for (std::int64_t t = 0; t < context; ++t)
-      weights[t] = kernels_.dot(query, keys + t * head_dim, head_dim) * scale;
+    const std::int64_t head_dim = kv.head_dim(), block_size = kv.block_size();
+    const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+    // Grows with the longest context that was met; steps after that allocate nothing.
+    if (std::ssize(scores_) < context) scores_.resize(static_cast<std::size_t>(context));
+    float* const weights = scores_.data();
+    // Calls use(t, row of token t) for all tokens, in order.
+    const auto for_each_token = [&](ConstTensorView pool, const auto& use) {
+      for (std::int64_t first = 0; first < context; first += block_size) {
+        const std::int32_t block = block_table[static_cast<std::size_t>(first / block_size)];
+        const float* row = pool.row<float>(block) + kv_head * block_size * head_dim;
+        const std::int64_t end = std::min(first + block_size, context);
+        for (std::int64_t t = first; t < end; ++t, row += head_dim) use(t, row);
+      }
+    };
+    for_each_token(kv.keys, [&](std::int64_t t, const float* key) {
+      weights[t] = kernels_.dot(query, key, head_dim) * scale;
+    });
     const float largest = *std::max_element(weights, weights + context);
     float sum = 0;
     for (std::int64_t t = 0; t < context; ++t) sum += weights[t] = std::exp(weights[t] - largest);
     std::fill_n(out, head_dim, 0.0f);
-    for (std::int64_t t = 0; t < context; ++t)
-      kernels_.add_scaled(weights[t], values + t * head_dim, out, head_dim);
+    for_each_token(kv.values, [&](std::int64_t t, const float* value) {
+      kernels_.add_scaled(weights[t], value, out, head_dim);
+    });
     for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
   }
 
@@ -89,14 +119,21 @@ class CpuDevice final : public Device {
                 TensorView y) override {
     reference::embed(ids, table, rows, y);
   }
-  void do_rope(TensorView x, const RopeTable& table, std::int64_t first_position) override {
-    reference::rope(x, table, first_position);
+  void do_select_rows(ConstTensorView x,
+                      std::span<const std::int32_t> rows,
+                      TensorView y) override {
+    reference::select_rows(x, rows, y);
+  }
+  void do_rope(TensorView x,
+               const RopeTable& table,
+               std::span<const std::int32_t> positions) override {
+    reference::rope(x, table, positions);
   }
   void do_store_kv(ConstTensorView keys,
                    ConstTensorView values,
-                   std::int64_t first_position,
-                   const KvView& kv) override {
-    reference::store_kv(keys, values, first_position, kv);
+                   std::span<const std::int32_t> slot_mapping,
+                   const KvLayer& kv) override {
+    reference::store_kv(keys, values, slot_mapping, kv);
   }
 
   const cpu::Kernels& kernels_ = *cpu::usable_kernels().variants[cpu::usable_kernels().count - 1];

@@ -1,0 +1,243 @@
+#include "job.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iostream>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "common/core/error.h"
+#include "common/engine/prompt_file.h"
+#include "common/model/generation_config.h"
+#include "common/parallel/shards.h"
+
+namespace tp {
+
+namespace {
+
+constexpr char kBuiltInPrompt[] = "It is a truth universally acknowledged, that";
+// Defaults: enough for a demonstration, little enough for a laptop.
+constexpr std::int64_t kDefaultModelLen = 4096, kDefaultNumSeqs = 16, kDefaultBatchedTokens = 512;
+
+using ProblemList = std::vector<std::string>;
+
+std::vector<std::int32_t> parse_ids(const std::string& text, ProblemList& problems) {
+  std::vector<std::int32_t> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next != end && *next != ',')) {
+      problems.push_back(fmt::format(
+          "--prompt-ids {}: must be token ids with commas between, such as 1,2,3", text));
+      return {};
+    }
+    ids.push_back(id);
+    if (next == end) return ids;
+    at = next + 1;
+  }
+}
+
+SamplingParams sampling_params(const Options& options,
+                               const EngineOptions& engine,
+                               const std::filesystem::path& folder) {
+  SamplingParams params;
+  if (engine.sampling == "model") {
+    const GenerationConfig config = GenerationConfig::load(folder);
+    if (config.do_sample) {
+      params.temperature = config.temperature;
+      params.top_k = config.top_k;
+      params.top_p = config.top_p;
+    }
+  } else if (engine.top_k || engine.top_p) {
+    params.temperature = 1;  // filters without a temperature mean: sample
+  }
+  params.temperature = engine.temperature.value_or(params.temperature);
+  params.top_k = engine.top_k.value_or(params.top_k);
+  params.top_p = engine.top_p.value_or(params.top_p);
+  params.seed = static_cast<std::uint64_t>(options.seed);
+  return params;
+}
+
+void check_prompt(const std::vector<std::int32_t>& ids,
+                  const std::string& name,
+                  const Job& job,
+                  ProblemList& problems) {
+  const auto count = static_cast<std::int64_t>(ids.size());
+  const std::int64_t room = job.max_cached_tokens();
+  if (ids.empty()) problems.push_back(fmt::format("{}: has no tokens; give at least one", name));
+  if (count > room)
+    problems.push_back(
+        fmt::format("{}: {} tokens, but the KV cache holds {} of one sequence "
+                    "(--max-model-len, --kv-blocks)",
+                    name, count, room));
+  for (const std::int32_t id : ids)
+    if (id < 0 || id >= job.config.vocab_size)
+      problems.push_back(fmt::format("{}: token id {} is not in the vocabulary, 0 to {}", name, id,
+                                     job.config.vocab_size - 1));
+}
+
+// The requests of the command line. `usual` has everything but the prompt.
+void add_prompts(const EngineOptions& engine,
+                 const Request& usual,
+                 Job& job,
+                 ProblemList& problems) {
+  const auto add = [&](std::vector<std::int32_t> ids, const std::string& name) {
+    check_prompt(ids, name, job, problems);
+    job.entries.push_back({name, usual, {}});
+    Request& request = job.entries.back().request;
+    request.prompt_ids = std::move(ids);
+    request.sampling.seed += job.entries.size() - 1;  // two equal prompts go different ways
+  };
+  for (const std::string& text : engine.prompts)
+    add(job.tokenizer.encode(text), fmt::format("--prompt \"{}\"", text.substr(0, 40)));
+  for (const std::string& text : engine.prompt_ids) {
+    const std::size_t known = problems.size();
+    std::vector<std::int32_t> ids = parse_ids(text, problems);
+    if (problems.size() == known) add(std::move(ids), "--prompt-ids " + text.substr(0, 40));
+  }
+  if (engine.prompts.empty() && engine.prompt_ids.empty() && engine.prompt_file.empty())
+    add(job.tokenizer.encode(kBuiltInPrompt), "the built-in prompt");
+}
+
+std::vector<PromptLine> read_prompt_file(const std::string& name) {
+  if (name == "-") return read_prompt_lines(std::cin, "standard input");
+  std::ifstream file(name);
+  if (!file || std::filesystem::is_directory(name))
+    throw input_error(fmt::format("--prompt-file {}: cannot be opened", name));
+  return read_prompt_lines(file, name);
+}
+
+void add_prompt_file(const EngineOptions& engine, const Request& usual, Job& job) {
+  if (engine.prompt_file.empty()) return;
+  for (PromptLine& line : read_prompt_file(engine.prompt_file)) {
+    job.entries.push_back({line.place, usual, line.error});
+    if (!line.error.empty()) continue;
+    Request& request = job.entries.back().request;
+    request.prompt_ids = line.prompt ? job.tokenizer.encode(*line.prompt) : line.prompt_ids;
+    request.max_new_tokens = line.max_tokens.value_or(usual.max_new_tokens);
+    request.ignore_eos = line.ignore_eos.value_or(usual.ignore_eos);
+    SamplingParams& sampling = request.sampling;
+    if (line.top_k || line.top_p)
+      sampling.temperature = sampling.greedy() ? 1 : sampling.temperature;
+    sampling.temperature = line.temperature.value_or(sampling.temperature);
+    sampling.top_k = line.top_k.value_or(sampling.top_k);
+    sampling.top_p = line.top_p.value_or(sampling.top_p);
+    sampling.seed = line.seed ? static_cast<std::uint64_t>(*line.seed)
+                              : usual.sampling.seed + job.entries.size() - 1;
+  }
+  if (job.entries.empty())
+    throw input_error(fmt::format("--prompt-file {}: has no prompts", engine.prompt_file));
+}
+
+// Everything that memory depends on.
+void size_up(const Options& options, const EngineOptions& engine, Job& job, ProblemList& problems) {
+  const std::int64_t longest = job.config.max_position_embeddings;
+  SchedulerLimits& limits = job.limits;
+  limits.max_model_len = engine.max_model_len.value_or(std::min(longest, kDefaultModelLen));
+  if (limits.max_model_len > longest)
+    problems.push_back(fmt::format("--max-model-len {}: must be 1 to max_position_embeddings={}",
+                                   limits.max_model_len, longest));
+  const bool whole_prompts = engine.chunked_prefill_size == 0;
+  limits.max_num_batched_tokens = engine.max_num_batched_tokens.value_or(
+      whole_prompts ? std::max(kDefaultBatchedTokens, limits.max_model_len)
+                    : std::max(kDefaultBatchedTokens, engine.max_num_seqs.value_or(0)));
+  limits.max_num_seqs =
+      engine.max_num_seqs.value_or(std::min(kDefaultNumSeqs, limits.max_num_batched_tokens));
+  limits.chunked_prefill_size = engine.chunked_prefill_size.value_or(limits.max_num_batched_tokens);
+  for (const std::string& problem : limits.problems()) problems.push_back(problem);
+
+  job.block_size = engine.block_size;
+  const auto at_least_one = [&](const char* option, std::int64_t value) {
+    if (value < 1) problems.push_back(fmt::format("{} {}: must be 1 or more", option, value));
+  };
+  at_least_one("--block-size", engine.block_size);
+  at_least_one("--kv-blocks", engine.kv_blocks.value_or(1));
+  at_least_one("--kv-memory-mib", engine.kv_memory_mib.value_or(1));
+  if (engine.kv_blocks && engine.kv_memory_mib)
+    problems.push_back("--kv-blocks and --kv-memory-mib: give one of them");
+  if (!problems.empty()) return;  // no sizes can be worked out of these
+
+  const std::int64_t usual =
+      limits.max_num_seqs * blocks_for(limits.max_model_len, engine.block_size);
+  for (int rank = 0; rank < options.tp; ++rank) {
+    const DecoderShard shard = DecoderShard::of(job.config, rank, static_cast<int>(options.tp));
+    const KvLayout layout{job.config.num_hidden_layers, shard.heads.kv.size(), job.config.head_dim,
+                          engine.block_size, 0};
+    const std::int64_t bytes = engine.kv_memory_mib
+                                   ? *engine.kv_memory_mib << 20
+                                   : engine.kv_blocks.value_or(usual) * layout.bytes_per_block();
+    job.kv_budgets.push_back({bytes, layout.bytes_per_block()});
+  }
+  job.pool = common_pool_size(job.kv_budgets);
+  constexpr std::int64_t kMaxSlots = std::numeric_limits<std::int32_t>::max();
+  if (job.pool.num_blocks > kMaxSlots / job.block_size)
+    problems.push_back(fmt::format("KV cache: {} blocks of {} tokens; slots must be at most {}",
+                                   job.pool.num_blocks, job.block_size, kMaxSlots));
+}
+
+}  // namespace
+
+std::filesystem::path bundled_model() {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  for (std::filesystem::path folder = program.parent_path();; folder = folder.parent_path()) {
+    const std::filesystem::path model = folder / "models" / "austen-5m";
+    if (std::filesystem::exists(model / "config.json")) return model;
+    if (folder == folder.root_path()) break;
+  }
+  throw input_error(fmt::format(
+      "models/austen-5m: not found beside or above {}; name a model folder with --model",
+      program.string()));
+}
+
+std::int64_t Job::max_cached_tokens() const {
+  return std::min(limits.max_model_len, pool.num_blocks * block_size);
+}
+
+DecoderLimits Job::decoder_limits(bool all_logits, std::int64_t num_blocks) const {
+  return {limits.max_model_len, limits.max_num_batched_tokens,
+          all_logits ? limits.max_num_batched_tokens : limits.max_num_seqs, block_size, num_blocks};
+}
+
+Job Job::prepare(const Options& options, const EngineOptions& engine) {
+  const std::filesystem::path folder =
+      engine.model.empty() ? bundled_model() : std::filesystem::path(engine.model);
+  if (!std::filesystem::is_directory(folder))
+    throw input_error(
+        fmt::format("--model {}: no such folder; it must hold config.json, tokenizer.json and "
+                    "model.safetensors",
+                    folder.string()));
+  Job job{.folder = folder,
+          .config = ModelConfig::load(folder),
+          .tokenizer = Tokenizer::load(folder / "tokenizer.json")};
+  if (!options.dtype.empty()) job.store_as = dtype_from_name(options.dtype);
+  check_tp_size({job.config.num_attention_heads, job.config.num_key_value_heads,
+                 job.config.intermediate_size},
+                static_cast<int>(options.tp), options.uneven);
+
+  ProblemList problems;
+  if (engine.max_tokens < 1)
+    problems.push_back(fmt::format("--max-tokens {}: must be 1 or more", engine.max_tokens));
+  if (!engine.sampling.empty() && engine.sampling != "model")
+    problems.push_back(fmt::format("--sampling {}: must be model", engine.sampling));
+  if (engine.compare != "tokens" && engine.compare != "layers" && engine.compare != "none")
+    problems.push_back(fmt::format("--compare {}: must be tokens, layers or none", engine.compare));
+  if (engine.show_batch.value_or(0) < 0)
+    problems.push_back(fmt::format("--show-batch {}: steps count from 0", *engine.show_batch));
+  const SamplingParams sampling = sampling_params(options, engine, folder);
+  for (const std::string& problem : sampling.problems()) problems.push_back(problem);
+  size_up(options, engine, job, problems);
+  if (job.pool.num_blocks > 0) {
+    const Request usual{
+        {}, engine.max_tokens, job.config.eos_token_ids, engine.ignore_eos, sampling};
+    add_prompts(engine, usual, job, problems);
+    add_prompt_file(engine, usual, job);
+  }
+  if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
+  return job;
+}
+
+}  // namespace tp

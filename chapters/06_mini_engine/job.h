@@ -1,0 +1,54 @@
+// What is to be done, checked before any work starts.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/engine/engine.h"
+#include "common/engine/kv_pool.h"
+#include "common/model/config.h"
+#include "common/model/decoder.h"
+#include "common/model/tokenizer.h"
+#include "engine_options.h"
+
+namespace tp {
+
+// How many bytes of logits are kept for comparisons.
+inline constexpr std::int64_t kKeptLogitBytes = std::int64_t{64} << 20;
+
+// A request, or why a line of the prompt file is none.
+struct JobEntry {
+  std::string name;  // "--prompt "It was"" or "prompts.txt:3"
+  Request request;
+  std::string error;
+};
+
+// A model folder, read but for its weights, and what is to be done with it.
+struct Job {
+  std::filesystem::path folder;
+  ModelConfig config;
+  Tokenizer tokenizer;
+  std::optional<DType> store_as;
+  std::vector<JobEntry> entries;
+  SchedulerLimits limits;
+  std::int64_t block_size = 0;
+  std::vector<KvBudget> kv_budgets;  // of each rank
+  KvPoolSize pool;                   // the same number of blocks on every rank
+
+  // Errors: tp::Error (input) with all problems at once. A prompt of the command line that can
+  //         never run is one; a line of the prompt file is not: it becomes an entry with an error.
+  static Job prepare(const Options& options, const EngineOptions& engine);
+
+  // The most tokens of one sequence that can be in the cache.
+  std::int64_t max_cached_tokens() const;
+  // With room for the logits of every row, or only for one row of each sequence.
+  DecoderLimits decoder_limits(bool all_logits, std::int64_t num_blocks) const;
+};
+
+// The folder of the bundled model: models/austen-5m, in the folder of the program or one above it.
+// Errors: tp::Error (input) if it is in none of them.
+std::filesystem::path bundled_model();
+
+}  // namespace tp

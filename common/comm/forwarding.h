@@ -1,0 +1,68 @@
+// A communicator and a group that pass every call on to another one. Faults and tests override the
+// call that they spoil. [introduced in chapter 01]
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "common/comm/communicator.h"
+#include "common/comm/group.h"
+
+namespace tp {
+
+class ForwardingCommunicator : public Communicator {
+ public:
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+
+ protected:
+  Communicator& inner() { return *inner_; }
+  bool is_last_rank() const { return rank() == size() - 1; }
+
+ private:
+  void do_all_reduce(const Call& call, TensorView x) override {
+    inner_->all_reduce(x, call.label.data());
+  }
+  void do_all_gather(const Call& call, ConstTensorView part, TensorView whole) override {
+    inner_->all_gather(part, whole, call.label.data());
+  }
+  void do_reduce_scatter(const Call& call, ConstTensorView whole, TensorView part) override {
+    inner_->reduce_scatter(whole, part, call.label.data());
+  }
+  void do_gather(const Call& call, ConstTensorView part, TensorView whole) override {
+    inner_->gather(part, whole, call.peer, call.label.data());
+  }
+  void do_broadcast(const Call& call, TensorView x) override {
+    inner_->broadcast(x, call.peer, call.label.data());
+  }
+  void do_send(const Call& call, ConstTensorView x) override {
+    inner_->send(x, call.peer, call.label.data());
+  }
+  void do_recv(const Call& call, TensorView x) override {
+    inner_->recv(x, call.peer, call.label.data());
+  }
+  void do_barrier(const Call& call) override { inner_->barrier(call.label.data()); }
+
+  std::unique_ptr<Communicator> inner_;
+};
+
+class ForwardingGroup : public Group {
+ public:
+  explicit ForwardingGroup(std::unique_ptr<Group> inner) : inner_(std::move(inner)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void barrier() override { inner_->barrier(); }
+  std::span<const std::byte> exchange(std::span<const std::byte> record) override {
+    return inner_->exchange(record);
+  }
+  void broadcast(std::vector<std::byte>& bytes, int root) override {
+    inner_->broadcast(bytes, root);
+  }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+ private:
+  std::unique_ptr<Group> inner_;
+};
+
+}  // namespace tp
