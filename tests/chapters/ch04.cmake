@@ -1,0 +1,25 @@
+foreach(tp 1 2 4 8)
+  add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --tp ${tp})
+endforeach()
+foreach(tp 3 5 6 7)
+  add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "num_attention_heads=8.*usable sizes: 1, 2, 4, 8.*--uneven" ARGS --tp ${tp})
+  add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --tp ${tp} --uneven)
+endforeach()
+# A 70B model, one KV head for all, one KV head per query head, and a split that only the KV heads make uneven.
+add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --heads 64 --kv-heads 8 --head-dim 128 --layers 80 --context 8192 --tp 16)
+add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --heads 6 --kv-heads 1 --head-dim 5 --tp 3)
+add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --heads 32 --kv-heads 32 --tp 4)
+add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --heads 28 --kv-heads 4 --tp 7 --uneven)
+add_chapter_run(ch04_gqa_kv_replication EXIT 0 LAST PASS ARGS --dtype bf16 --seed 5 --kv-bits 4)
+add_chapter_run(ch04_gqa_kv_replication EXIT 1 LAST FAIL ARGS --fault wrong_kv_map)
+add_chapter_run(ch04_gqa_kv_replication EXIT 1 LAST FAIL ARGS --fault wrong_kv_map --tp 8)
+add_mismatch_runs(ch04_gqa_kv_replication)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "num_attention_heads=40.*num_key_value_heads=12" ARGS --heads 40 --kv-heads 12)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "num_attention_heads=40.*num_key_value_heads=12" ARGS --heads 40 --kv-heads 12 --tp 3 --uneven)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "num_key_value_heads=10 and tp=4.*usable sizes: 1, 2, 5, 10, 20, 40"
+  ARGS --heads 40 --kv-heads 10 --tp 4)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "num_attention_heads=8: fewer query heads than 9 ranks" ARGS --tp 9 --uneven)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2
+  ERROR "--head-dim 0.*--layers 1001.*--context -1.*--kv-bits 7.*num_attention_heads=40 is not a multiple of num_key_value_heads=12"
+  ARGS --heads 40 --kv-heads 12 --head-dim 0 --layers 1001 --context -1 --kv-bits 7)
+add_chapter_run(ch04_gqa_kv_replication EXIT 2 ERROR "--heads 0: must be 1 to 512.*--kv-heads 0" ARGS --heads 0 --kv-heads 0)
