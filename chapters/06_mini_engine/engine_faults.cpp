@@ -1,5 +1,6 @@
 #include "engine_faults.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -17,31 +18,46 @@ namespace tp {
 
 namespace {
 
-// A rank that draws the next tokens for itself instead of taking rank 0's: it goes on with others.
+// A rank that draws the next tokens for itself instead of taking rank 0's. It draws those whose
+// embedding it holds: its part of the embedding of any other token is zeros, like that of rank 0's.
 class OwnTokens final : public ForwardingGroup {
  public:
-  OwnTokens(std::unique_ptr<Group> inner, std::int64_t vocab_size)
-      : ForwardingGroup(std::move(inner)), vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
+  OwnTokens(std::unique_ptr<Group> inner, Range held)
+      : ForwardingGroup(std::move(inner)), held_(held) {}
 
-  void broadcast(std::vector<std::byte>& bytes, int root) override {
-    ForwardingGroup::broadcast(bytes, root);
+  void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override {
+    ForwardingGroup::broadcast(bytes, root, patience);
     if (rank() != size() - 1) return;
     BatchPlan plan;
     plan.decode(bytes);
     std::size_t row = 0;
     for (const PlannedSequence& s : plan.sequences) {
       const bool decoding = s.rows == 1 && plan.positions[row] > 0;
-      if (decoding)
-        plan.token_ids[row] = static_cast<std::int32_t>(
-            random_bits(1, static_cast<std::uint64_t>(plan.positions[row])) % vocab_size_);
+      if (decoding) plan.token_ids[row] = draw(plan.positions[row], plan.token_ids[row]);
       row += static_cast<std::size_t>(s.rows);
     }
     plan.encode(bytes);
   }
 
  private:
-  std::uint64_t vocab_size_;
+  // Any held token but the one that rank 0 has drawn.
+  std::int32_t draw(std::int32_t position, std::int32_t right) const {
+    const std::uint64_t random = random_bits(1, static_cast<std::uint64_t>(position));
+    const auto count = static_cast<std::uint64_t>(held_.size());
+    std::int64_t drawn = held_.begin + static_cast<std::int64_t>(random % count);
+    if (drawn == right) drawn = held_.begin + static_cast<std::int64_t>((random + 1) % count);
+    return static_cast<std::int32_t>(drawn);
+  }
+
+  Range held_;
 };
+
+// True if some rank has an opposite one with as many input features of o_proj and down_proj.
+bool can_swap_row_shards(const ModelConfig& config, int tp_size) {
+  for (int rank = 0; rank < tp_size; ++rank)
+    if (shard_with_fault("shards_swapped", config, rank, tp_size).row_part != rank) return true;
+  return false;
+}
 
 }  // namespace
 
@@ -66,13 +82,20 @@ void check_fault_applies(const std::string& fault, const Job& job, int tp_size) 
   };
   if (fault.empty()) return;
   if (tp_size < 2) refuse("one rank cannot show it; use --tp 2 or more");
-  if (fault == "bias_added_tp_times" && !config.attention_bias && !config.mlp_bias)
-    refuse("this model has no row-parallel bias (attention_bias and mlp_bias are false)");
+  if (fault == "bias_added_tp_times" && !config.o_bias && !config.mlp_bias)
+    refuse("this model has no row-parallel bias, neither of o_proj nor of down_proj");
   if (fault == "unmasked_vocab_pads" && config.vocab_size % tp_size == 0)
     refuse(fmt::format("vocab_size={} is a multiple of {}, so there are no pads", config.vocab_size,
                        tp_size));
   if (fault == "wrong_kv_map" && config.num_key_value_heads == 1)
     refuse("the model has only one KV head");
+  if (fault == "shards_swapped" && !can_swap_row_shards(config, tp_size))
+    refuse("no two opposite ranks have shards of the same size");
+  if (fault == "rank_local_sampling" &&
+      std::none_of(job.entries.begin(), job.entries.end(), [](const JobEntry& entry) {
+        return entry.error.empty() && entry.request.max_new_tokens > 1;
+      }))
+    refuse("it shows from the second new token on; use --max-tokens 2 or more");
   const bool of_plan = fault == "rank_chooses_own_blocks" || fault == "shuffled_rows";
   if (of_plan && (job.entries.size() < 2 || job.limits.max_num_seqs < 2))
     refuse("it takes two sequences that run together; give two prompts and --max-num-seqs 2");
@@ -81,9 +104,11 @@ void check_fault_applies(const std::string& fault, const Job& job, int tp_size) 
 Launch with_engine_fault(Launch launch, const std::string& fault, const Job& job) {
   launch = with_plan_fault(with_fault(std::move(launch), fault), fault, job.block_size);
   if (fault == "rank_local_sampling")
-    launch.wrap_group = [vocab_size = job.config.vocab_size](
-                            std::unique_ptr<Group> group) -> std::unique_ptr<Group> {
-      return std::make_unique<OwnTokens>(std::move(group), vocab_size);
+    launch.wrap_group = [&config =
+                             job.config](std::unique_ptr<Group> group) -> std::unique_ptr<Group> {
+      const Range rows = vocab_shard(config.vocab_size, group->rank(), group->size()).rows;
+      const Range held{rows.begin, std::min(rows.end, config.vocab_size)};
+      return std::make_unique<OwnTokens>(std::move(group), held);
     };
   return launch;
 }

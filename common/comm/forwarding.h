@@ -56,8 +56,8 @@ class ForwardingGroup : public Group {
   std::span<const std::byte> exchange(std::span<const std::byte> record) override {
     return inner_->exchange(record);
   }
-  void broadcast(std::vector<std::byte>& bytes, int root) override {
-    inner_->broadcast(bytes, root);
+  void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override {
+    inner_->broadcast(bytes, root, patience);
   }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 

@@ -18,6 +18,9 @@ class Aborted : public Error {
   Aborted() : Error(ErrorKind::rank, "stopped, because another rank failed") {}
 };
 
+// How long a rank waits for another one: until the time-out, or for ever.
+enum class Patience : std::uint8_t { limited, unlimited };
+
 // Control data of the ranks (plans, ids, minima). Tensors travel through a Communicator.
 //
 // Ranks: every rank calls the same functions in the same order.
@@ -35,8 +38,11 @@ class Group {
   // stay valid until the next exchange. Every rank's record has the same size.
   virtual std::span<const std::byte> exchange(std::span<const std::byte> record) = 0;
 
-  // Replaces `bytes` on every rank by those of `root`. Any size.
-  virtual void broadcast(std::vector<std::byte>& bytes, int root) = 0;
+  // Replaces `bytes` on every rank by those of `root`. Any size. With Patience::unlimited the others
+  // wait for root as long as it takes: it may have nothing to say yet. If it fails they are stopped.
+  virtual void broadcast(std::vector<std::byte>& bytes,
+                         int root,
+                         Patience patience = Patience::limited) = 0;
 
   // Wakes and stops all ranks. The first call wins: its reason is the one that is reported.
   virtual void abort(const std::string& reason) noexcept = 0;

@@ -34,10 +34,12 @@ std::span<const std::byte> ThreadGroup::exchange(std::span<const std::byte> reco
   return exchanged_;
 }
 
-void ThreadGroup::broadcast(std::vector<std::byte>& bytes, int root) {
-  // Only root knows the size, so it comes first.
+void ThreadGroup::broadcast(std::vector<std::byte>& bytes, int root, Patience patience) {
+  // Only root knows the size, so it comes first. Root itself waits for the others as usual.
+  if (rank_ == root) patience = Patience::limited;
   std::uint64_t total = bytes.size();
-  hub_.meet(rank_, next_call(Op::host_broadcast, 0, root), std::as_bytes(std::span(&total, 1)));
+  hub_.meet(rank_, next_call(Op::host_broadcast, 0, root), std::as_bytes(std::span(&total, 1)),
+            patience);
   std::memcpy(&total, hub_.brought(rank_, root).data(), sizeof total);
   const Call call = next_call(Op::host_broadcast, total, root);
   bytes.resize(total);

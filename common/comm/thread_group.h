@@ -14,7 +14,7 @@ class ThreadGroup final : public Group {
   int size() const override { return hub_.ranks(); }
   void barrier() override;
   std::span<const std::byte> exchange(std::span<const std::byte> record) override;
-  void broadcast(std::vector<std::byte>& bytes, int root) override;
+  void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override;
   void abort(const std::string& reason) noexcept override { hub_.abort(reason); }
 
  private:

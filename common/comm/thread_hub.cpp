@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <thread>
@@ -44,9 +45,11 @@ ThreadHub::ThreadHub(int ranks, std::chrono::milliseconds timeout) : timeout_(ti
 }
 
 template <class Ready>
-void ThreadHub::wait(int rank, int other, const Call& call, const Ready& ready) {
+void ThreadHub::wait(int rank, int other, const Call& call, const Ready& ready, Patience patience) {
   if (ready()) return;
-  const auto start = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point looked = Clock::now();
+  Clock::duration waited{0};
   const Box& box = *boxes_[static_cast<std::size_t>(other)];
   for (int spin = 0;; ++spin) {
     const std::uint32_t bell = bell_.load();  // before the questions: a later change wakes us
@@ -61,7 +64,11 @@ void ThreadHub::wait(int rank, int other, const Call& call, const Ready& ready) 
       pause_briefly();
       continue;
     }
-    if (std::chrono::steady_clock::now() - start > timeout_)
+    // A nap is short. If it was long, the process was stopped, and with it the other ranks.
+    const Clock::time_point now = Clock::now();
+    waited += std::min<Clock::duration>(now - looked, std::chrono::seconds(1));
+    looked = now;
+    if (patience == Patience::limited && waited > timeout_)
       throw Error(ErrorKind::rank, fmt::format("rank {} waited {} s in {} for rank {}, which did "
                                                "not come; --timeout-s sets the limit",
                                                rank, static_cast<double>(timeout_.count()) / 1000,
@@ -72,7 +79,10 @@ void ThreadHub::wait(int rank, int other, const Call& call, const Ready& ready) 
   }
 }
 
-void ThreadHub::meet(int rank, const Call& call, std::span<const std::byte> bytes) {
+void ThreadHub::meet(int rank,
+                     const Call& call,
+                     std::span<const std::byte> bytes,
+                     Patience patience) {
   Box& mine = *boxes_[static_cast<std::size_t>(rank)];
   const std::uint64_t number = mine.arrived.load(std::memory_order_relaxed) + 1;
   // Nobody still reads this copy: it was brought to the meeting before the last one, and all
@@ -86,7 +96,8 @@ void ThreadHub::meet(int rank, const Call& call, std::span<const std::byte> byte
 
   for (int other = 0; other < ranks(); ++other) {
     const Box& box = *boxes_[static_cast<std::size_t>(other)];
-    wait(rank, other, call, [&] { return box.arrived.load() >= number; });
+    wait(
+        rank, other, call, [&] { return box.arrived.load() >= number; }, patience);
   }
   const Call& first = boxes_[0]->brought[number % 2].call;
   for (int other = 1; other < ranks(); ++other) {
@@ -136,10 +147,13 @@ void ThreadHub::leave(int rank) {
   ring();
 }
 
-void ThreadHub::abort(const std::string& reason) noexcept {
+void ThreadHub::abort(const std::string& reason, ErrorKind kind) noexcept {
   {
     const std::lock_guard lock(reason_mutex_);
-    if (!aborted_.load()) reason_ = reason;
+    if (!aborted_.load()) {
+      reason_ = reason;
+      kind_ = kind;
+    }
     aborted_.store(true);
   }
   ring();
@@ -148,6 +162,11 @@ void ThreadHub::abort(const std::string& reason) noexcept {
 std::string ThreadHub::abort_reason() const {
   const std::lock_guard lock(reason_mutex_);
   return reason_;
+}
+
+ErrorKind ThreadHub::abort_kind() const {
+  const std::lock_guard lock(reason_mutex_);
+  return kind_;
 }
 
 void ThreadHub::ring() {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/comm/call.h"
+#include "common/comm/group.h"
 
 namespace tp {
 
@@ -31,7 +32,11 @@ class ThreadHub {
   // All ranks meet: brings `bytes`, waits until every rank has brought its own, and compares the
   // calls. Afterwards brought(rank, r) is what rank r brought, until the next meeting but one.
   // Errors: tp::Error (rank) if the calls differ (naming both), or a rank does not come.
-  void meet(int rank, const Call& call, std::span<const std::byte> bytes);
+  // With Patience::unlimited there is no time-out.
+  void meet(int rank,
+            const Call& call,
+            std::span<const std::byte> bytes,
+            Patience patience = Patience::limited);
   std::span<const std::byte> brought(int rank, int by) const;
 
   // One rank hands bytes to another, in order. post() returns when they are in the hub.
@@ -41,10 +46,11 @@ class ThreadHub {
   // The rank will not come to any more meetings.
   void leave(int rank);
 
-  // Stops all ranks, which then throw Aborted. The first reason wins.
-  void abort(const std::string& reason) noexcept;
+  // Stops all ranks, which then throw Aborted. The first reason wins, and its kind.
+  void abort(const std::string& reason, ErrorKind kind = ErrorKind::rank) noexcept;
   bool aborted() const { return aborted_.load(); }
   std::string abort_reason() const;
+  ErrorKind abort_kind() const;
 
  private:
   struct Brought {
@@ -65,7 +71,11 @@ class ThreadHub {
 
   // Waits until ready() is true. `other` is the rank that is waited for.
   template <class Ready>
-  void wait(int rank, int other, const Call& call, const Ready& ready);
+  void wait(int rank,
+            int other,
+            const Call& call,
+            const Ready& ready,
+            Patience patience = Patience::limited);
   void ring();
   Channel& channel(int from, int to);
 
@@ -81,6 +91,7 @@ class ThreadHub {
   std::atomic<bool> aborted_{false};
   mutable std::mutex reason_mutex_;
   std::string reason_;
+  ErrorKind kind_ = ErrorKind::rank;
 };
 
 }  // namespace tp

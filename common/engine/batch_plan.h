@@ -27,7 +27,7 @@ struct PlannedSequence {
 // Source: article 000, "Tensor parallel 对 Engine 架构的影响" (input tokens, position ids, block
 // table, slot mapping).
 struct BatchPlan {
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;  // counted from 1
   std::vector<PlannedSequence> sequences;
   std::vector<std::int32_t> token_ids;     // of all sequences, one behind the other
   std::vector<std::int32_t> positions;     // of each token in its sequence

@@ -24,7 +24,7 @@ void ModelRunner::follow(const Tap& tap) {
 
 // The same on every rank: rank 0, too, runs what can be read from the message.
 void ModelRunner::receive() {
-  ctx_.group.broadcast(message_, 0);
+  ctx_.group.broadcast(message_, 0, Patience::unlimited);  // rank 0 may be busy with its users
   plan_.decode(message_);
   if (check_plans_) check_plans_equal(ctx_, plan_);
 }

@@ -19,8 +19,8 @@ class ChangedPlans final : public ForwardingGroup {
   ChangedPlans(std::unique_ptr<Group> inner, ChangePlan change)
       : ForwardingGroup(std::move(inner)), change_(std::move(change)) {}
 
-  void broadcast(std::vector<std::byte>& bytes, int root) override {
-    ForwardingGroup::broadcast(bytes, root);
+  void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override {
+    ForwardingGroup::broadcast(bytes, root, patience);
     if (rank() != 1) return;
     BatchPlan plan;
     plan.decode(bytes);

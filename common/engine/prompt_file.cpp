@@ -17,10 +17,12 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kKeys{
     "prompt", "prompt_ids", "max_tokens", "top_k", "seed", "temperature", "top_p", "ignore_eos"};
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 
 bool is_json(std::string_view line) {
-  return line.starts_with("{\"") || line.starts_with("{ ");
+  const std::size_t first = line.find_first_not_of(" \t");
+  return first != std::string_view::npos && line[first] == '{';
 }
 
 // The values themselves are checked where requests are checked; here only their types are.
@@ -29,8 +31,7 @@ void read_object(const std::string& line, PromptLine& request) {
   const nlohmann::json json = parse_json(line, "the line");
   const JsonObject keys(json, "the line", problems);
   constexpr Limits<std::int64_t> kAnyWhole{-kMaxInt, kMaxInt};
-  constexpr double kLargest = std::numeric_limits<double>::max();
-  constexpr Limits<double> kAnyNumber{-kLargest, kLargest};
+  constexpr Limits<double> kAnyNumber{-1e9, 1e9};
   for (const std::string& key : keys.keys())
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
       problems.add(fmt::format("unknown key \"{}\"; known are {}", key, fmt::join(kKeys, ", ")));
@@ -38,7 +39,7 @@ void read_object(const std::string& line, PromptLine& request) {
   for (const std::int64_t id : keys.whole_list("prompt_ids", {0, kMaxInt}))
     request.prompt_ids.push_back(static_cast<std::int32_t>(id));
   if (keys.has("prompt") == keys.has("prompt_ids"))
-    problems.add("needs either prompt or prompt_ids");
+    problems.add("needs prompt or prompt_ids, and not both");
   request.max_tokens = keys.whole("max_tokens", kAnyWhole);
   request.top_k = keys.whole("top_k", kAnyWhole);
   request.seed = keys.whole("seed", {0, std::numeric_limits<std::int64_t>::max()});
@@ -54,6 +55,7 @@ std::vector<PromptLine> read_prompt_lines(std::istream& text, const std::string&
   std::vector<PromptLine> requests;
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty()) continue;
     PromptLine& request = requests.emplace_back();

@@ -20,7 +20,7 @@ struct PromptLine {
   std::string error;  // why the line is no request; the other fields mean nothing then
 };
 
-// Each line is a prompt, or a JSON object if it begins with {" or { ", such as
+// Each line is a prompt, or, if it begins with {, a JSON object, such as
 // {"prompt": "It was", "max_tokens": 20, "temperature": 0.8, "top_k": 40, "top_p": 0.9, "seed": 3,
 // "ignore_eos": true} or {"prompt_ids": [1, 2, 3]}. Empty lines do not count. A wrong line becomes an
 // entry with an error, so that the other ones can run.

@@ -66,12 +66,11 @@ void keep_until(std::vector<Candidate>& list, double top_p) {
 std::vector<std::string> SamplingParams::problems() const {
   std::vector<std::string> list;
   if (!std::isfinite(temperature) || temperature < 0)
-    list.push_back(
-        fmt::format("--temperature {}: must be a finite number, 0 or above", temperature));
+    list.push_back(fmt::format("temperature {}: must be a finite number, 0 or above", temperature));
   if (!(top_p >= 0 && top_p <= 1))
-    list.push_back(fmt::format("--top-p {}: must be between 0 and 1", top_p));
+    list.push_back(fmt::format("top-p {}: must be between 0 and 1", top_p));
   if (top_k < -1)
-    list.push_back(fmt::format("--top-k {}: must be 1 or more, or 0 or -1 for off", top_k));
+    list.push_back(fmt::format("top-k {}: must be 1 or more, or 0 or -1 for off", top_k));
   return list;
 }
 

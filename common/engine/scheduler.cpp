@@ -1,6 +1,7 @@
 #include "common/engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -8,16 +9,23 @@
 
 namespace tp {
 
+namespace {
+
+// Positions, rows and slots are 32-bit numbers in a plan.
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
 std::vector<std::string> SchedulerLimits::problems() const {
   std::vector<std::string> list;
-  const auto at_least = [&](const char* option, std::int64_t value, std::int64_t least) {
-    if (value < least)
-      list.push_back(fmt::format("{} {}: must be {} or more", option, value, least));
+  const auto within = [&](const char* option, std::int64_t value, std::int64_t least) {
+    if (value < least || value > kLargest)
+      list.push_back(fmt::format("{} {}: must be {} to {}", option, value, least, kLargest));
   };
-  at_least("--max-num-seqs", max_num_seqs, 1);
-  at_least("--max-num-batched-tokens", max_num_batched_tokens, 1);
-  at_least("--chunked-prefill-size", chunked_prefill_size, 0);
-  at_least("--max-model-len", max_model_len, 1);
+  within("--max-num-seqs", max_num_seqs, 1);
+  within("--max-num-batched-tokens", max_num_batched_tokens, 1);
+  within("--chunked-prefill-size", chunked_prefill_size, 0);
+  within("--max-model-len", max_model_len, 1);
   if (!list.empty()) return list;
   if (max_num_batched_tokens < max_num_seqs)
     list.push_back(fmt::format(
@@ -64,7 +72,7 @@ bool Scheduler::next(BatchPlan& plan) {
   run_prompts(plan);
   if (!preempted_) admit(plan);  // else the free blocks are needed by those that run
   if (plan.sequences.empty()) return false;
-  plan.step = static_cast<std::uint64_t>(counters_.steps++);
+  plan.step = static_cast<std::uint64_t>(++counters_.steps);
   counters_.most_running = std::max(counters_.most_running, num_running());
   return true;
 }
