@@ -2,6 +2,7 @@
 // [introduced in chapter 03; with more than one block per sequence, chapter 05]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,8 +12,8 @@
 
 namespace tp {
 
-// The keys and values of one layer: its part of the KV pool, in blocks. A block has room for block_size tokens of one
-// sequence, and one head's part of it is contiguous.
+// The keys and values of one layer: its part of the KV pool, in blocks. A block has room for
+// block_size tokens of one sequence, and one head's part of it is contiguous.
 struct KvLayer {
   TensorView keys;    // [num_blocks, kv_heads_local, block_size, head_dim] f32
   TensorView values;  // the same
@@ -53,6 +54,14 @@ struct BatchView {
 
   std::int64_t rows() const { return static_cast<std::int64_t>(positions.size()); }
 };
+
+// The positions that the token at `position` attends to: its own and those before it, with a sliding
+// window of W tokens the last W of them. [chapter 06]
+inline constexpr std::int64_t kNoWindow = 0;
+inline Range attended_positions(std::int64_t position, std::int64_t window) {
+  const std::int64_t end = position + 1;
+  return {window == kNoWindow ? 0 : std::max<std::int64_t>(0, end - window), end};
+}
 
 // Builds a batch, sequence by sequence, and owns what its view shows. Block tables are not copied:
 // they must outlive the view.

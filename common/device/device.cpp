@@ -58,7 +58,13 @@ Tensor Device::allocate(const Shape& shape, DType dtype, const std::string& tag)
 
 void Device::upload(ConstTensorView host, TensorView mine) {
   memory_->uploaded(host.bytes());
-  copy_host(host, mine);
+  if (mine.contiguous()) do_prepare_upload(mine);
+  const CopyFindings findings = copy_host(host, mine);
+  if (upload_observer_) upload_observer_(host, findings);
+  if (findings.overflowed > 0)
+    throw input_error(fmt::format("{} of the values of a weight {} are too large for {}",
+                                  findings.overflowed, host.shape.to_string(),
+                                  name_of(mine.dtype)));
 }
 
 Tensor Device::upload(ConstTensorView host, std::optional<DType> store_as, const std::string& tag) {
@@ -132,6 +138,16 @@ void Device::rms_norm(ConstTensorView x, ConstTensorView weight, float eps, Tens
   do_rms_norm(x, weight, eps, y);
 }
 
+void Device::rms_norm_heads(TensorView x, ConstTensorView weight, float eps) {
+  check_f32("rms_norm_heads", "x", x);
+  check_weight("rms_norm_heads", weight);
+  const std::int64_t head_dim = weight.shape.elements();
+  const std::int64_t heads = head_dim == 0 ? 0 : x.row_elements() / head_dim;
+  check_equal("rms_norm_heads", "columns of x", x.row_elements(), "heads * elements of weight",
+              heads * head_dim);
+  do_rms_norm_heads(x, weight, eps);
+}
+
 void Device::select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y) {
   check_f32("select_rows", "x", x);
   check_f32("select_rows", "y", y);
@@ -169,7 +185,8 @@ void Device::attention(ConstTensorView q,
                        const KvLayer& kv,
                        const HeadShard& heads,
                        const BatchView& batch,
-                       TensorView y) {
+                       TensorView y,
+                       std::int64_t window) {
   check_f32("attention", "q", q);
   check_equal("attention", "q", q.shape, "y", y.shape);
   check_equal("attention", "columns of q", q.row_elements(), "query heads * head_dim",
@@ -191,7 +208,9 @@ void Device::attention(ConstTensorView q,
       check_index("attention", "block", block, kv.num_blocks());
   }
   check_equal("attention", "rows of q", q.rows(), "rows of all sequences", rows);
-  do_attention(q, kv, heads, batch, y);
+  if (window < 0)
+    throw Error(ErrorKind::rank, fmt::format("attention: a window of {} tokens", window));
+  do_attention(q, kv, heads, batch, y, window);
 }
 
 }  // namespace tp

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "common/core/tensor.h"
 #include "common/device/batch.h"
@@ -44,9 +46,14 @@ class Device {
 
   // Copies a tensor of the host to this device, converting the dtype where it differs, and counts
   // the bytes read. Shapes: equal.
+  // Errors: tp::Error (input) if a finite value would become infinite.
   void upload(ConstTensorView host, TensorView mine);
   // allocate and upload. Without a dtype the tensor is stored as it is (f16 as f32).
   Tensor upload(ConstTensorView host, std::optional<DType> store_as, const std::string& tag);
+
+  // Is told of every upload, after the copy, with what the copy met. It may throw. [chapter 06]
+  using UploadObserver = std::function<void(ConstTensorView host, const CopyFindings& findings)>;
+  void observe_uploads(UploadObserver observer) { upload_observer_ = std::move(observer); }
 
   // y = x W^T. The sum over the input features is done block by block, then as a tree.
   // Shapes: x [M, K] f32, weight [N, K], y [M, N] f32; blocks cover K. Rows may be strided.
@@ -72,6 +79,10 @@ class Device {
   // Shapes: x, y [M, H] f32, weight [H].
   void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y);
 
+  // The same for each head of a row by itself, in place: weight is one for all heads.
+  // Shapes: x [M, heads * head_dim] f32, weight [head_dim]. [chapter 06]
+  void rms_norm_heads(TensorView x, ConstTensorView weight, float eps);
+
   // Row i of y = row rows[i] of x. Shapes: x [M, N], y [rows.size(), N] f32.
   void select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y);
 
@@ -87,18 +98,22 @@ class Device {
                 const KvLayer& kv);
 
   // Causal attention: each row attends to the tokens of its own sequence up to its own position,
-  // which lie in the blocks of the sequence's table.
+  // which lie in the blocks of the sequence's table. With a sliding window of W tokens it attends to
+  // the last W of them, itself included; the others are not read. [window: chapter 06]
   // Shapes: q, y [M, query_heads_local * head_dim] f32; the batch has M rows. Scores are scaled by
   //         1 / sqrt(head_dim).
   void attention(ConstTensorView q,
                  const KvLayer& kv,
                  const HeadShard& heads,
                  const BatchView& batch,
-                 TensorView y);
+                 TensorView y,
+                 std::int64_t window = kNoWindow);
 
  private:
   virtual Buffer do_allocate(std::int64_t bytes) = 0;
   virtual Place place() const = 0;
+  // Is told where an upload is about to write; the memory is contiguous.
+  virtual void do_prepare_upload(TensorView /*mine*/) {}
   virtual void do_matmul(ConstTensorView x,
                          ConstTensorView w,
                          TensorView y,
@@ -115,6 +130,7 @@ class Device {
                         Range rows,
                         TensorView y) = 0;
   virtual void do_rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) = 0;
+  virtual void do_rms_norm_heads(TensorView x, ConstTensorView weight, float eps) = 0;
   virtual void do_select_rows(ConstTensorView x,
                               std::span<const std::int32_t> rows,
                               TensorView y) = 0;
@@ -129,8 +145,10 @@ class Device {
                             const KvLayer& kv,
                             const HeadShard& heads,
                             const BatchView& batch,
-                            TensorView y) = 0;
+                            TensorView y,
+                            std::int64_t window) = 0;
 
+  UploadObserver upload_observer_;
   std::shared_ptr<MemoryCounter> memory_;  // shared with the tensors, which may outlive the device
 };
 

@@ -38,6 +38,14 @@ float sum_as_tree(const float* values, int count) {
   return sum_as_tree(values, count / 2) + sum_as_tree(values + count / 2, count - count / 2);
 }
 
+// out = in / sqrt(mean(in^2) + eps) * weight.
+template <class W>
+void normalise(const float* in, const W* weight, std::int64_t width, float eps, float* out) {
+  const float mean_of_squares = dot(in, in, width) / static_cast<float>(width);
+  const float scale = 1.0f / std::sqrt(mean_of_squares + eps);
+  for (std::int64_t n = 0; n < width; ++n) out[n] = in[n] * scale * to_float(weight[n]);
+}
+
 float apply(Activation act, float x) {
   if (act == Activation::silu) return x / (1.0f + std::exp(-x));
   return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
@@ -115,12 +123,19 @@ void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows,
 void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) {
   const std::int64_t width = x.row_elements();
   with_elements(weight, [&](const auto* w) {
+    for (std::int64_t m = 0; m < x.rows(); ++m)
+      normalise(x.row<float>(m), w, width, eps, y.row<float>(m));
+  });
+}
+
+void rms_norm_heads(TensorView x, ConstTensorView weight, float eps) {
+  const std::int64_t head_dim = weight.shape.elements();
+  with_elements(weight, [&](const auto* w) {
     for (std::int64_t m = 0; m < x.rows(); ++m) {
-      const float* in = x.row<float>(m);
-      float* out = y.row<float>(m);
-      const float mean_of_squares = dot(in, in, width) / static_cast<float>(width);
-      const float scale = 1.0f / std::sqrt(mean_of_squares + eps);
-      for (std::int64_t n = 0; n < width; ++n) out[n] = in[n] * scale * to_float(w[n]);
+      for (std::int64_t head = 0; head < x.row_elements(); head += head_dim) {
+        float* const values = x.row<float>(m) + head;
+        normalise(values, w, head_dim, eps, values);
+      }
     }
   });
 }
@@ -185,18 +200,20 @@ void attention(ConstTensorView q,
                const KvLayer& kv,
                const HeadShard& heads,
                const BatchView& batch,
-               TensorView y) {
+               TensorView y,
+               std::int64_t window) {
   const std::int64_t head_dim = kv.head_dim();
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
   for (const SequenceRows& sequence : batch.sequences) {
     for (std::int64_t m = sequence.rows.begin; m < sequence.rows.end; ++m) {
-      const std::int64_t context = sequence.first_position + m - sequence.rows.begin + 1;
-      std::vector<float> weights(static_cast<std::size_t>(context));
+      const std::int64_t position = sequence.first_position + m - sequence.rows.begin;
+      const Range seen = attended_positions(position, window);
+      std::vector<float> weights(static_cast<std::size_t>(seen.size()));
       for (std::int64_t head = 0; head < heads.query.size(); ++head) {
         const std::int64_t kv_head = heads.kv_local(head);
         const float* query = q.row<float>(m) + head * head_dim;
-        for (std::int64_t t = 0; t < context; ++t)
-          weights[static_cast<std::size_t>(t)] =
+        for (std::int64_t t = seen.begin; t < seen.end; ++t)
+          weights[static_cast<std::size_t>(t - seen.begin)] =
               dot(query, head_in_pool(kv.keys, sequence.block_table, t, kv_head), head_dim) * scale;
         const float largest = *std::max_element(weights.begin(), weights.end());
         float sum = 0;
@@ -206,10 +223,10 @@ void attention(ConstTensorView q,
         }
         float* out = y.row<float>(m) + head * head_dim;
         std::fill_n(out, head_dim, 0.0f);
-        for (std::int64_t t = 0; t < context; ++t) {
+        for (std::int64_t t = seen.begin; t < seen.end; ++t) {
+          const float weight = weights[static_cast<std::size_t>(t - seen.begin)];
           const float* value = head_in_pool(kv.values, sequence.block_table, t, kv_head);
-          for (std::int64_t i = 0; i < head_dim; ++i)
-            out[i] = std::fma(weights[static_cast<std::size_t>(t)], value[i], out[i]);
+          for (std::int64_t i = 0; i < head_dim; ++i) out[i] = std::fma(weight, value[i], out[i]);
         }
         for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
       }

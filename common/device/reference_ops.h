@@ -25,6 +25,7 @@ void gated_activation(ConstTensorView gate, ConstTensorView up, TensorView y, Ac
 void activate(TensorView x, Activation act);
 void embed(std::span<const std::int32_t> ids, ConstTensorView table, Range rows, TensorView y);
 void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y);
+void rms_norm_heads(TensorView x, ConstTensorView weight, float eps);
 void select_rows(ConstTensorView x, std::span<const std::int32_t> rows, TensorView y);
 void rope(TensorView x, const RopeTable& table, std::span<const std::int32_t> positions);
 void store_kv(ConstTensorView keys,
@@ -35,6 +36,7 @@ void attention(ConstTensorView q,
                const KvLayer& kv,
                const HeadShard& heads,
                const BatchView& batch,
-               TensorView y);
+               TensorView y,
+               std::int64_t window = kNoWindow);
 
 }  // namespace tp::reference

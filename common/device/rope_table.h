@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/core/tensor.h"
+#include "common/device/rope_config.h"
 
 namespace tp {
 
@@ -16,6 +17,9 @@ struct RopeTable {
   Tensor cos, sin;  // [positions, head_dim / 2] f32
 
   RopeTable(Device& device, std::int64_t positions, std::int64_t head_dim, double theta);
+  // The same with the frequencies of `rope`, and cos and sin multiplied by its attention_factor, at
+  // every position: then the scores of attention are multiplied by its square. [chapter 06]
+  RopeTable(Device& device, std::int64_t positions, std::int64_t head_dim, const RopeConfig& rope);
 };
 
 }  // namespace tp

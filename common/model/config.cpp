@@ -8,23 +8,42 @@
 
 #include "common/model/generation_config.h"
 #include "common/model/json_object.h"
+#include "common/model/rope_keys.h"
 
 namespace tp {
 
 namespace {
 
-// What a family of models is when its config.json leaves a key out.
-struct Family {
-  std::string_view model_type;
-  std::int64_t max_position_embeddings;
-  double rms_norm_eps;
-  double rope_theta;
+enum class AttentionBias : std::uint8_t {
+  none,
+  qkv,     // of q, k and v, whatever attention_bias says; o_proj has none
+  by_key,  // of q, k, v and o_proj, if attention_bias is true
 };
 
-// The families that the decoder can run.
-// Source: the configuration classes of Hugging Face transformers.
+enum class Windows : std::uint8_t {
+  none,         // every layer attends to all tokens
+  every_layer,  // sliding_window, unless it is null
+  by_switch,  // sliding_window, if use_sliding_window is true, in the layers that layer_types names
+              // or, without it, from layer max_window_layers on
+};
+
+// What sets a family of models apart. In everything else, defaults included, they are alike.
+struct Family {
+  std::string_view model_type;
+  std::int64_t max_position_embeddings;  // if config.json leaves it out
+  AttentionBias attention_bias;
+  bool has_mlp_bias_key;
+  bool qk_norm;
+  Windows windows;
+};
+
+// The families that the decoder can run. SmolLM2 is a llama.
+// Source: the configuration and model classes of Hugging Face transformers.
 constexpr std::array kFamilies{
-    Family{"llama", 2048, 1e-6, 10000},
+    Family{"llama", 2048, AttentionBias::by_key, true, false, Windows::none},
+    Family{"mistral", 131072, AttentionBias::none, false, false, Windows::every_layer},
+    Family{"qwen2", 32768, AttentionBias::qkv, false, false, Windows::by_switch},
+    Family{"qwen3", 32768, AttentionBias::by_key, false, true, Windows::by_switch},
 };
 
 // With these limits and 4 bytes a number, the layers have at most 7 * 2^40 * 2^12 * 4 < 2^57 bytes
@@ -35,14 +54,14 @@ constexpr Limits<std::int64_t> kLayers{1, 1 << 12};
 constexpr Limits<std::int64_t> kVocab{1, 1 << 24};
 constexpr Limits<std::int64_t> kPositions{1, 1 << 24};
 
-const Family& read_family(const JsonObject& keys) {
+// Nothing if the family is unknown, which is a problem already.
+const Family* read_family(const JsonObject& keys) {
   std::vector<std::string_view> names;
   for (const Family& family : kFamilies) names.push_back(family.model_type);
   const std::string name = keys.required_choice("model_type", names);
   const auto found = std::find(names.begin(), names.end(), name);
-  // An unknown family is a problem already. The other keys are checked nevertheless.
-  return found == names.end() ? kFamilies[0]
-                              : kFamilies[static_cast<std::size_t>(found - names.begin())];
+  return found == names.end() ? nullptr
+                              : &kFamilies[static_cast<std::size_t>(found - names.begin())];
 }
 
 void read_heads(const JsonObject& keys, ModelConfig& config) {
@@ -72,41 +91,65 @@ void read_heads(const JsonObject& keys, ModelConfig& config) {
                 fmt::format("at most {} with num_attention_heads = {}", kWidth.max / heads, heads));
 }
 
-void refuse_partial_rope(const JsonObject& keys) {
-  if (keys.number("partial_rotary_factor", {0, 1}).value_or(1) != 1)
-    keys.refuse("partial_rotary_factor", "1: RoPE turns whole heads");
+void read_biases(const JsonObject& keys, const Family& family, ModelConfig& config) {
+  const bool asked = keys.boolean("attention_bias").value_or(false);
+  config.o_bias = asked && family.attention_bias == AttentionBias::by_key;
+  config.qkv_bias = config.o_bias || family.attention_bias == AttentionBias::qkv;
+  config.mlp_bias = keys.boolean("mlp_bias").value_or(false);
+  const std::string absent = fmt::format("false or absent: {} models have none", family.model_type);
+  if (asked && family.attention_bias == AttentionBias::none) keys.refuse("attention_bias", absent);
+  if (config.mlp_bias && !family.has_mlp_bias_key) keys.refuse("mlp_bias", absent);
 }
 
-void refuse_scaled_rope(const JsonObject& rope) {
-  const std::vector<std::string_view> supported{"default"};
-  rope.choice("rope_type", supported);
-  rope.choice("type", supported);  // how older files call it
-  if (rope.has("rope_type") || rope.has("type")) return;
-  const std::vector<std::string> keys = rope.keys();
-  const bool scales = std::any_of(keys.begin(), keys.end(), [](const std::string& key) {
-    return key != "rope_theta" && key != "partial_rotary_factor";
-  });
-  if (scales) rope.required_choice("rope_type", supported);
-}
-
-// RoPE's keys stand at the top level in older files (rope_theta, rope_scaling), in rope_parameters
-// in newer ones.
-void read_rope(const JsonObject& keys, const Family& family, ModelConfig& config) {
-  constexpr Limits<double> kTheta{1, 1e30};
-  std::optional<double> theta = keys.number("rope_theta", kTheta);
-  refuse_partial_rope(keys);
-  for (const std::string_view name : {"rope_scaling", "rope_parameters"}) {
-    const std::optional<JsonObject> block = keys.object(name);
-    if (!block) continue;
-    refuse_scaled_rope(*block);
-    refuse_partial_rope(*block);
-    const std::optional<double> own = block->number("rope_theta", kTheta);
-    if (own && theta && *own != *theta)
-      block->refuse("rope_theta",
-                    fmt::format("{}, as the other place that has this key says", *theta));
-    if (own) theta = own;
+// What layer_types says of each layer. In a family where it does not decide, it may only say what
+// the layers are anyway.
+void read_layer_types(const JsonObject& keys,
+                      bool it_decides,
+                      std::int64_t window,
+                      std::vector<std::int64_t>& windows) {
+  const auto types = keys.text_list("layer_types");
+  if (!types || windows.empty()) return;
+  if (types->size() != windows.size())
+    return keys.refuse("layer_types",
+                       fmt::format("a list of num_hidden_layers = {}", windows.size()));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const std::int64_t if_sliding = it_decides ? window : windows[i];
+    std::vector<std::string_view> right;
+    if (it_decides || if_sliding == kNoWindow) right.emplace_back("full_attention");
+    if (if_sliding != kNoWindow) right.emplace_back("sliding_attention");
+    if (std::find(right.begin(), right.end(), (*types)[i]) == right.end())
+      return keys.refuse("layer_types", fmt::format("\"{}\" for layer {}, not \"{}\"",
+                                                    fmt::join(right, "\" or \""), i, (*types)[i]));
+    windows[i] = (*types)[i] == "sliding_attention" ? if_sliding : kNoWindow;
   }
-  config.rope_theta = theta.value_or(family.rope_theta);
+}
+
+void read_windows(const JsonObject& keys, const Family& family, ModelConfig& config) {
+  constexpr std::int64_t kUsualWindow = 4096, kUsualFirstLayer = 28;
+  const std::optional<std::int64_t> given = keys.whole("sliding_window", kPositions);
+  // A null means that there is none; only a missing key has the default.
+  const bool missing = !keys.has("sliding_window") && !keys.is_null("sliding_window");
+  std::int64_t window = given.value_or(missing ? kUsualWindow : kNoWindow);
+  std::int64_t first_layer = 0;
+  if (family.windows == Windows::none) {
+    if (given && *given < config.max_position_embeddings)
+      keys.refuse("sliding_window",
+                  fmt::format("null or absent: {} models attend to all tokens", family.model_type));
+    window = kNoWindow;
+  }
+  const bool by_switch = family.windows == Windows::by_switch;
+  if (by_switch) {
+    first_layer = keys.whole("max_window_layers", {0, kLayers.max}).value_or(kUsualFirstLayer);
+    if (!keys.boolean("use_sliding_window").value_or(false)) window = kNoWindow;
+  }
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
+    config.sliding_windows.push_back(i < first_layer ? kNoWindow : window);
+  read_layer_types(keys, by_switch, window, config.sliding_windows);
+}
+
+void refuse_quantized(const JsonObject& keys) {
+  for (const char* key : {"quantization_config", "compression_config", "quantization"})
+    if (keys.has(key)) keys.refuse(key, "absent: weights must be float32, bfloat16 or float16");
 }
 
 // The ids that end a text: those of generation_config.json, or else those of config.json.
@@ -147,7 +190,9 @@ ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   const nlohmann::json json = read_json(file);
   Problems problems;
   const JsonObject keys(json, file.string(), problems);
-  const Family& family = read_family(keys);
+  const Family* known = read_family(keys);
+  // The other keys are checked nevertheless, as those of the first family.
+  const Family& family = known == nullptr ? kFamilies[0] : *known;
 
   ModelConfig config;
   config.model_type = family.model_type;
@@ -158,16 +203,18 @@ ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   read_heads(keys, config);
   config.max_position_embeddings =
       keys.whole("max_position_embeddings", kPositions).value_or(family.max_position_embeddings);
-  config.rms_norm_eps = keys.number("rms_norm_eps", {0, 1}).value_or(family.rms_norm_eps);
-  read_rope(keys, family, config);
+  config.rms_norm_eps = keys.number("rms_norm_eps", {0, 1}).value_or(1e-6);
+  config.rope = read_rope(keys, config.max_position_embeddings);
   config.tie_word_embeddings = keys.boolean("tie_word_embeddings").value_or(false);
-  config.attention_bias = keys.boolean("attention_bias").value_or(false);
-  config.mlp_bias = keys.boolean("mlp_bias").value_or(false);
+  config.qk_norm = family.qk_norm;
+  read_biases(keys, family, config);
+  if (known != nullptr) read_windows(keys, family, config);
+  if (keys.boolean("rope_interleaved").value_or(false))
+    keys.refuse("rope_interleaved", "false or absent: RoPE's pairs are (i, i + head_dim / 2)");
   config.hidden_act = keys.choice("hidden_act", {"silu"}).value_or("silu");
   config.torch_dtype = read_dtype(keys);
   read_token_ids(keys, folder, problems, config);
-  if (keys.has("quantization_config"))
-    keys.refuse("quantization_config", "absent: weights must be float32, bfloat16 or float16");
+  refuse_quantized(keys);
   problems.throw_if_any();
   return config;
 }

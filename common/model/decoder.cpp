@@ -35,7 +35,7 @@ Decoder::Decoder(const RankContext& ctx,
       embedding_(
           VocabParallelTable::load(ctx, weights.embedding(), shard.vocab, weights.store_as())),
       final_norm_(ctx.device.upload(weights.final_norm(), weights.store_as(), "weights")),
-      rope_(ctx.device, limits.max_model_len, config.head_dim, config.rope_theta),
+      rope_(ctx.device, limits.max_model_len, config.head_dim, config.rope),
       kv_(ctx.device,
           {config.num_hidden_layers, shard.heads.kv.size(), config.head_dim, limits.block_size,
            limits.num_blocks}) {
@@ -50,11 +50,15 @@ Decoder::Decoder(const RankContext& ctx,
       return ctx.device.upload(weights.norm(i, module), weights.store_as(), "weights");
     };
     const std::string name = fmt::format("layer {}", i);
-    ShardedAttention attention =
-        ShardedAttention::load(row_owner,
-                               {linear("self_attn.q_proj"), linear("self_attn.k_proj"),
-                                linear("self_attn.v_proj"), linear("self_attn.o_proj")},
-                               loaded, config.head_dim);
+    WholeAttention whole{linear("self_attn.q_proj"), linear("self_attn.k_proj"),
+                         linear("self_attn.v_proj"), linear("self_attn.o_proj")};
+    if (config.qk_norm) {
+      whole.q_norm = weights.norm(i, "self_attn.q_norm");
+      whole.k_norm = weights.norm(i, "self_attn.k_norm");
+      whole.norm_eps = static_cast<float>(config.rms_norm_eps);
+    }
+    whole.window = config.sliding_window(i);
+    ShardedAttention attention = ShardedAttention::load(row_owner, whole, loaded, config.head_dim);
     attention.heads = shard.heads;
     layers_.push_back(
         {norm("input_layernorm"),

@@ -10,7 +10,7 @@ OneDeviceDecoder::OneDeviceDecoder(const ModelConfig& config,
     : config_(config),
       weights_(weights),
       device_(make_cpu_device()),
-      rope_(*device_, max_tokens, config.head_dim, config.rope_theta),
+      rope_(*device_, max_tokens, config.head_dim, config.rope),
       kv_(*device_,
           {config.num_hidden_layers, config.num_key_value_heads, config.head_dim, max_tokens, 1}) {}
 
@@ -39,6 +39,10 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
     Tensor q = linear(attention_in, weights_.linear(i, "self_attn.q_proj"));
     Tensor k = linear(attention_in, weights_.linear(i, "self_attn.k_proj"));
     const Tensor v = linear(attention_in, weights_.linear(i, "self_attn.v_proj"));
+    if (config_.qk_norm) {
+      norm_heads(q, weights_.norm(i, "self_attn.q_norm"));
+      norm_heads(k, weights_.norm(i, "self_attn.k_norm"));
+    }
     device_->rope(q, rope_, batch.positions);
     device_->rope(k, rope_, batch.positions);
     show(layer + " q", q);
@@ -46,7 +50,7 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
     show(layer + " v", v);
     Tensor attention = device_->allocate(q.shape(), DType::f32, "activations");
     device_->store_kv(k, v, batch.slot_mapping, kv_.layer(i));
-    device_->attention(q, kv_.layer(i), all_heads, batch, attention);
+    device_->attention(q, kv_.layer(i), all_heads, batch, attention, config_.sliding_window(i));
     show(layer + " attention", attention);
     const Tensor o = linear(attention, weights_.linear(i, "self_attn.o_proj"), config_.head_dim);
     show(layer + " o_proj sum", o);
@@ -71,7 +75,7 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
 
 ConstTensorView OneDeviceDecoder::stored(ConstTensorView weight) {
   const DType dtype = storage_dtype(weight.dtype, weights_.store_as());
-  if (dtype == weight.dtype) return weight;
+  if (dtype == weight.dtype && weight.aligned()) return weight;
   Tensor& copy = converted_[weight.data];
   if (copy.empty()) copy = device_->upload(weight, dtype, "weights");
   return copy;
@@ -90,6 +94,10 @@ Tensor OneDeviceDecoder::norm(ConstTensorView x, ConstTensorView weight) {
   Tensor y = device_->allocate(x.shape, DType::f32, "activations");
   device_->rms_norm(x, stored(weight), static_cast<float>(config_.rms_norm_eps), y);
   return y;
+}
+
+void OneDeviceDecoder::norm_heads(TensorView x, ConstTensorView weight) {
+  device_->rms_norm_heads(x, stored(weight), static_cast<float>(config_.rms_norm_eps));
 }
 
 }  // namespace tp

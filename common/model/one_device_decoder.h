@@ -29,10 +29,12 @@ class OneDeviceDecoder {
                  const Tap& tap = {});
 
  private:
-  // The weight as the ranks store it: a copy if that is another dtype than in the file.
+  // The weight as the ranks store it: a copy if that is another dtype than in the file, or if it
+  // lies there so that it cannot be computed with.
   ConstTensorView stored(ConstTensorView weight);
   Tensor linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit = 1);
   Tensor norm(ConstTensorView x, ConstTensorView weight);
+  void norm_heads(TensorView x, ConstTensorView weight);
 
   ModelConfig config_;
   const Weights& weights_;

@@ -7,11 +7,21 @@ ShardedAttention ShardedAttention::load(const RankContext& ctx,
                                         const HeadShard& heads,
                                         std::int64_t head_dim) {
   const auto rows_of = [&](const WholeLinear& layer, Range of_heads) {
-    return ColumnParallelLinear::shard_rows(ctx, layer,
-                                            {of_heads.begin * head_dim, of_heads.end * head_dim});
+    return ColumnParallelLinear::shard_rows(ctx, layer, of_heads.times(head_dim));
   };
-  return {rows_of(whole.q, heads.query), rows_of(whole.k, heads.kv), rows_of(whole.v, heads.kv),
-          RowParallelLinear::shard(ctx, whole.o, head_dim), heads};
+  const auto norm = [&](ConstTensorView weight) {
+    return weight.data == nullptr ? Tensor()
+                                  : ctx.device.upload(weight, whole.q.store_as, "weights");
+  };
+  return {.q = rows_of(whole.q, heads.query),
+          .k = rows_of(whole.k, heads.kv),
+          .v = rows_of(whole.v, heads.kv),
+          .o = RowParallelLinear::shard(ctx, whole.o, head_dim),
+          .heads = heads,
+          .q_norm = norm(whole.q_norm),
+          .k_norm = norm(whole.k_norm),
+          .norm_eps = whole.norm_eps,
+          .window = whole.window};
 }
 
 // [region partial]
@@ -25,10 +35,12 @@ PartialSum ShardedAttention::partial(const RankContext& ctx,
   q.forward(ctx, x, steps.q);
   k.forward(ctx, x, steps.k);
   v.forward(ctx, x, steps.v);
+  if (!q_norm.empty()) ctx.device.rms_norm_heads(steps.q, q_norm, norm_eps);
+  if (!k_norm.empty()) ctx.device.rms_norm_heads(steps.k, k_norm, norm_eps);
   ctx.device.rope(steps.q, rope, batch.positions);
   ctx.device.rope(steps.k, rope, batch.positions);
   ctx.device.store_kv(steps.k, steps.v, batch.slot_mapping, kv);
-  ctx.device.attention(steps.q, kv, heads, batch, steps.attention);
+  ctx.device.attention(steps.q, kv, heads, batch, steps.attention, window);
   return o.partial(ctx, steps.attention, y);
 }
 // [end partial]

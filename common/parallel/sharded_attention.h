@@ -9,11 +9,14 @@
 
 namespace tp {
 
-// The four layers of the whole attention.
+// The four layers of the whole attention, and what only some families of models have.
 struct WholeAttention {
-  WholeLinear q;     // [heads * head_dim, hidden]
-  WholeLinear k, v;  // [kv_heads * head_dim, hidden]
-  WholeLinear o;     // [hidden, heads * head_dim]
+  WholeLinear q;                             // [heads * head_dim, hidden]
+  WholeLinear k, v;                          // [kv_heads * head_dim, hidden]
+  WholeLinear o;                             // [hidden, heads * head_dim]
+  ConstTensorView q_norm = {}, k_norm = {};  // [head_dim], or no data [chapter 06]
+  float norm_eps = 0;
+  std::int64_t window = kNoWindow;  // tokens that a token attends to [chapter 06]
 };
 
 // The results on the way to o_proj, in memory of the caller, who may look at them afterwards.
@@ -22,7 +25,8 @@ struct AttentionSteps {
   TensorView q, k, v, attention;
 };
 
-// y = o(attention(rope(q(x)), rope(k(x)), v(x))). The heads are split, never the features of one
+// y = o(attention(rope(q(x)), rope(k(x)), v(x))), in some families with a norm of each head of q and
+// k before rope. The heads are split, never the features of one
 // head: the softmax of a head needs all of its features and no other head, so a rank computes its
 // heads from x to its addend of y.
 // Source: Shoeybi et al. 2019 (Megatron-LM), section 3; article 000, "Attention".
@@ -30,8 +34,12 @@ struct ShardedAttention {
   ColumnParallelLinear q, k, v;  // the rows of this rank's heads
   RowParallelLinear o;           // the columns of its query heads
   HeadShard heads;               // its query heads, and the KV heads that they read
+  Tensor q_norm, k_norm;         // [head_dim] on every rank, one weight for all heads; or empty
+  float norm_eps = 0;
+  std::int64_t window = kNoWindow;
 
-  // Copies the rows of `heads` from q, k and v, the columns of ctx.rank from o, and nothing else.
+  // Copies the rows of `heads` from q, k and v, the columns of ctx.rank from o, the norms, and
+  // nothing else.
   // heads is head_shard(..., ctx.rank, ctx.tp_size); then both are the same query heads.
   static ShardedAttention load(const RankContext& ctx,
                                const WholeAttention& whole,

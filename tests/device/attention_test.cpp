@@ -23,13 +23,15 @@ struct Sequence {
   Sequence(const HeadShard& head_shard,
            std::int64_t head_width,
            std::int64_t tokens_per_block = kTokens + 4,
-           std::vector<std::int32_t> block_table = {0})
+           std::vector<std::int32_t> block_table = {0},
+           std::int64_t sliding_window = kNoWindow)
       : heads(head_shard),
         head_dim(head_width),
         q(random_matrix(kTokens, heads.query.size() * head_dim, 1)),
         k(random_matrix(kTokens, heads.kv.size() * head_dim, 2)),
         v(random_matrix(kTokens, heads.kv.size() * head_dim, 3)),
         block_size(tokens_per_block),
+        window(sliding_window),
         table(std::move(block_table)),
         keys(device->allocate(pool_shape(), DType::f32, "kv")),
         values(device->allocate(pool_shape(), DType::f32, "kv")) {}
@@ -55,7 +57,7 @@ struct Sequence {
   }
   void attend(Range rows, std::int64_t first, TensorView y) {
     const Batch batch = batch_of(rows.size(), first);
-    device->attention(q.view().rows_in(rows), cache(), heads, batch.view(), y);
+    device->attention(q.view().rows_in(rows), cache(), heads, batch.view(), y, window);
   }
 
   KvLayer cache() { return {keys.view(), values.view()}; }
@@ -74,6 +76,7 @@ struct Sequence {
   std::int64_t head_dim;
   Matrix q, k, v;
   std::int64_t block_size;
+  std::int64_t window;
   std::vector<std::int32_t> table;
   Tensor keys, values;
 };
@@ -85,11 +88,14 @@ struct Exact {
 };
 
 Exact exact_head(const Sequence& s, std::int64_t token, std::int64_t head, std::int64_t kv_head) {
-  const std::int64_t d = s.head_dim, context = token + 1;
+  const std::int64_t d = s.head_dim;
+  const std::int64_t first =
+      s.window == kNoWindow ? 0 : std::max<std::int64_t>(0, token + 1 - s.window);
+  const std::int64_t context = token + 1 - first;
   const double scale = 1 / std::sqrt(static_cast<double>(d));
   std::vector<double> weights;
   double largest_magnitude = 0, largest_value = 0;
-  for (std::int64_t t = 0; t < context; ++t) {
+  for (std::int64_t t = first; t <= token; ++t) {
     double score = 0, magnitude = 0;
     for (std::int64_t i = 0; i < d; ++i) {
       const double product = static_cast<double>(s.q(token, head * d + i)) *
@@ -105,10 +111,10 @@ Exact exact_head(const Sequence& s, std::int64_t token, std::int64_t head, std::
   Exact exact{std::vector<double>(static_cast<std::size_t>(d)), 0};
   double sum = 0;
   for (const double w : weights) sum += w;
-  for (std::int64_t t = 0; t < context; ++t)
+  for (std::int64_t t = first; t <= token; ++t)
     for (std::int64_t i = 0; i < d; ++i)
-      exact.out[static_cast<std::size_t>(i)] +=
-          weights[static_cast<std::size_t>(t)] / sum * static_cast<double>(s.v(t, kv_head * d + i));
+      exact.out[static_cast<std::size_t>(i)] += weights[static_cast<std::size_t>(t - first)] / sum *
+                                                static_cast<double>(s.v(t, kv_head * d + i));
   // A score passes d / 16 + 4 roundings in the dot product, 3 for the scale and one when the
   // largest is subtracted, from two scores. exp turns this absolute error into a relative one of
   // the weight and adds 2. The weights are used twice, in sums of `context` terms, then divided.
@@ -124,7 +130,8 @@ TEST_CASE("attention is within its error bound of the exact result") {
   const HeadShard heads = GENERATE(HeadShard{{0, 2}, {0, 2}, 1},  // one KV head per query head
                                    HeadShard{{0, 8}, {0, 2}, 4},  // four query heads share one
                                    kUneven);
-  Sequence s(heads, head_dim);
+  const std::int64_t window = GENERATE(as<std::int64_t>{}, kNoWindow, 1, 5, 20, 21, 22);
+  Sequence s(heads, head_dim, 4, {7, 0, 3, 9, 2, 5}, window);
   const Matrix y = s.run({kTokens});
   for (std::int64_t token = 0; token < kTokens; ++token) {
     for (std::int64_t head = 0; head < heads.query.size(); ++head) {
@@ -147,8 +154,36 @@ TEST_CASE("a token does not see the tokens behind it") {
   REQUIRE_FALSE(same_bits(after.view(), before.view()));
 }
 
+TEST_CASE("a window as long as the context is none") {
+  Sequence all(kUneven, 12), wide(kUneven, 12, 4, {7, 0, 3, 9, 2, 5}, kTokens);
+  REQUIRE(same_bits(wide.run({kTokens}).view(), all.run({kTokens}).view()));
+}
+
+TEST_CASE("tokens before the window are not read") {
+  // Blocks of 4 and a window of 6: the last token, at 20, sees 15 to 20; block 3 begins with 12.
+  Sequence s(kUneven, 12, 4, {7, 0, 3, 9, 2, 5}, 6);
+  const Matrix wanted = s.run({kTokens});
+  for (std::int64_t t = 0; t < 15; ++t) {
+    const std::int64_t block = s.table[static_cast<std::size_t>(t / 4)];
+    for (std::int64_t head = 0; head < 2; ++head)
+      for (std::int64_t i = 0; i < 12; ++i)
+        s.keys.row<float>(block)[(head * 4 + t % 4) * 12 + i] =
+            s.values.row<float>(block)[(head * 4 + t % 4) * 12 + i] = NAN;
+  }
+  const Range last{kTokens - 1, kTokens};
+  Matrix y(1, s.q.cols), plain(1, s.q.cols);
+  s.attend(last, kTokens - 1, y.view());
+  REQUIRE(same_bits(y.view(), wanted.view().rows_in(last)));
+  const Batch batch = s.batch_of(1, kTokens - 1);
+  reference::attention(s.q.view().rows_in(last), s.cache(), s.heads, batch.view(), plain.view(), 6);
+  REQUIRE(same_bits(plain.view(), y.view()));
+  s.attend({kTokens - 2, kTokens - 1}, kTokens - 2, y.view());  // sees one of them
+  REQUIRE(std::isnan(y(0, 0)));
+}
+
 TEST_CASE("prefill, chunked prefill and decode give the same bits") {
-  Sequence s(kUneven, GENERATE(6, 8, 12, 32, 80));
+  const std::int64_t window = GENERATE(as<std::int64_t>{}, kNoWindow, 1, 6, 20);
+  Sequence s(kUneven, GENERATE(6, 8, 12, 32, 80), 4, {7, 0, 3, 9, 2, 5}, window);
   const Matrix prefill = s.run({kTokens});
   REQUIRE(same_bits(s.run({3, 1, 10, 7}).view(), prefill.view()));
   REQUIRE(same_bits(s.run(std::vector<std::int64_t>(kTokens, 1)).view(), prefill.view()));
@@ -156,14 +191,16 @@ TEST_CASE("prefill, chunked prefill and decode give the same bits") {
 
 TEST_CASE("attention of the CPU device has the bits of the reference") {
   const std::int64_t head_dim = GENERATE(6, 8, 12, 32, 80);
-  Sequence s = GENERATE(false, true) ? Sequence(kUneven, head_dim)
-                                     : Sequence(kUneven, head_dim, 4, {7, 0, 3, 9, 2, 5});
+  const std::int64_t window = GENERATE(as<std::int64_t>{}, kNoWindow, 1, 6, 20);
+  Sequence s = GENERATE(false, true) ? Sequence(kUneven, head_dim, kTokens + 4, {0}, window)
+                                     : Sequence(kUneven, head_dim, 4, {7, 0, 3, 9, 2, 5}, window);
   const Matrix all = s.run({kTokens});
   for (const std::int64_t first : {std::int64_t{0}, std::int64_t{5}, kTokens - 1}) {
     const Range rows{first, kTokens};
     Matrix y(rows.size(), s.q.cols);
     const Batch batch = s.batch_of(rows.size(), first);
-    reference::attention(s.q.view().rows_in(rows), s.cache(), s.heads, batch.view(), y.view());
+    reference::attention(s.q.view().rows_in(rows), s.cache(), s.heads, batch.view(), y.view(),
+                         window);
     REQUIRE(same_bits(y.view(), all.view().rows_in(rows)));
   }
 }
@@ -187,13 +224,14 @@ TEST_CASE("scores far from zero do not overflow") {
 
 TEST_CASE("attention over scattered blocks has the bits of attention over one block") {
   const std::int64_t head_dim = GENERATE(6, 12, 32);
-  Sequence contiguous(kUneven, head_dim);
+  const std::int64_t window = GENERATE(as<std::int64_t>{}, kNoWindow, 7);
+  Sequence contiguous(kUneven, head_dim, kTokens + 4, {0}, window);
   const Matrix wanted = contiguous.run({kTokens});
   const std::int64_t block_size = GENERATE(1, 4, 5, 16);
   std::vector<std::int32_t> table;  // every second block, from the back
   for (std::int64_t i = blocks_for(kTokens, block_size); i > 0; --i)
     table.push_back(static_cast<std::int32_t>(2 * i - 1));
-  Sequence paged(kUneven, head_dim, block_size, table);
+  Sequence paged(kUneven, head_dim, block_size, table, window);
   REQUIRE(same_bits(paged.run({kTokens}).view(), wanted.view()));
   REQUIRE(same_bits(paged.run({3, 1, 10, 7}).view(), wanted.view()));
 }
@@ -273,6 +311,9 @@ TEST_CASE("attention refuses a shard that does not fit the cache") {
   REQUIRE_THROWS_WITH(s.device->attention(s.q.view(), s.cache(), HeadShard{{2, 5}, {0, 3}, 4},
                                           batch.view(), y.view()),
                       ContainsSubstring("KV heads of the cache = 2, KV heads of the shard = 3"));
+  REQUIRE_THROWS_WITH(
+      s.device->attention(s.q.view(), s.cache(), kUneven, batch.view(), y.view(), -1),
+      ContainsSubstring("a window of -1 tokens"));
   REQUIRE_THROWS_WITH(s.device->attention(s.q.view(), s.cache(), HeadShard{{0, 4}, {0, 2}, 4},
                                           batch.view(), y.view()),
                       ContainsSubstring("columns of q = 18, query heads * head_dim = 24"));

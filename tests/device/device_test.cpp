@@ -1,7 +1,9 @@
 // What a device refuses, and how it counts its memory.
 #include "common/device/device.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "common/core/error.h"
@@ -55,6 +57,11 @@ TEST_CASE("the other operations refuse shapes that do not fit and name both side
   REQUIRE_THROWS_WITH(
       device->rms_norm(x.view(), bias.view(), 0, x.view()),
       ContainsSubstring("columns of x = 6") && ContainsSubstring("elements of weight = 5"));
+  REQUIRE_THROWS_WITH(device->rms_norm_heads(x.view(), bias.view(), 0),
+                      ContainsSubstring("rms_norm_heads: columns of x = 6") &&
+                          ContainsSubstring("heads * elements of weight = 5"));
+  REQUIRE_THROWS_WITH(device->rms_norm_heads(x.view(), Tensor::on_host({0}), 0),
+                      ContainsSubstring("heads * elements of weight = 0"));
   REQUIRE_THROWS_WITH(
       device->activate(Tensor::on_host({2, 2}, DType::i32), Activation::gelu),
       ContainsSubstring("activate: x is i32") && ContainsSubstring("activations are f32"));
@@ -119,6 +126,45 @@ TEST_CASE("new tensors are zero and begin on a cache line") {
       REQUIRE(tensor.row<float>(0)[i] == 0);
       tensor.row<float>(0)[i] = 1;  // the next tensor may get this memory
     }
+  }
+}
+
+TEST_CASE("upload refuses to make a finite value infinite and tells an observer what it met") {
+  const auto device = make_cpu_device();
+  Tensor stored = Tensor::on_host({2, 3});
+  stored.row<float>(0)[1] = 3.4e38f;
+  stored.row<float>(1)[0] = stored.row<float>(1)[1] = std::numeric_limits<float>::infinity();
+  REQUIRE_THROWS_WITH(device->upload(stored, DType::bf16, "weights"),
+                      ContainsSubstring("1 of the values") && ContainsSubstring("[2, 3]") &&
+                          ContainsSubstring("too large for bf16"));
+
+  std::vector<CopyFindings> seen;
+  device->observe_uploads([&](ConstTensorView host, const CopyFindings& findings) {
+    REQUIRE(host.data == stored.view().data);
+    seen.push_back(findings);
+  });
+  device->upload(stored, std::nullopt, "weights");
+  REQUIRE_THROWS_AS(device->upload(stored, DType::bf16, "weights"), Error);
+  REQUIRE(seen.size() == 2);
+  REQUIRE(seen[0].not_finite == 2);
+  REQUIRE(seen[0].overflowed == 0);
+  REQUIRE(seen[1].overflowed == 1);
+  device->observe_uploads({});
+  device->upload(stored, std::nullopt, "weights");
+  REQUIRE(seen.size() == 2);
+}
+
+TEST_CASE("large tensors are zero and writable to their last byte") {
+  const auto device = make_cpu_device();
+  for (const std::int64_t elements : {(1 << 19) - 1, 1 << 19, (1 << 20) + 12345}) {  // 2 MiB, 4 MiB
+    Tensor tensor = device->allocate({2, elements}, DType::f32, "weights");
+    REQUIRE(reinterpret_cast<std::uintptr_t>(tensor.view().data) % 64 == 0);
+    REQUIRE(tensor.row<float>(1)[elements - 1] == 0);
+    Tensor ones = Tensor::on_host({1, elements});
+    std::fill_n(ones.row<float>(0), elements, 1.0f);
+    device->upload(ones, tensor.view().rows_in({1, 2}));
+    REQUIRE(tensor.row<float>(0)[elements - 1] == 0);
+    REQUIRE(tensor.row<float>(1)[elements - 1] == 1);
   }
 }
 

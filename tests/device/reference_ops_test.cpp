@@ -111,6 +111,35 @@ TEST_CASE("rms_norm divides by the root of the mean square") {
   }
 }
 
+TEST_CASE("rms_norm_heads divides each head by its own root mean square") {
+  // Two heads of 2. One norm over both of them would give 0.536656, 0.715542, 0, 1.788854.
+  const std::vector<double> wanted{0.848528, 1.131371, 0, 1.414214};
+  Matrix x(1, 4, {3, 4, 0, 10});
+  reference::rms_norm_heads(x.view(), Matrix(1, 2, {1, 1}).view(), 0);
+  for (std::int64_t n = 0; n < 4; ++n)
+    REQUIRE(distance(x(0, n), wanted[static_cast<std::size_t>(n)]) < 1e-6);
+  // One head on each of two ranks.
+  for (std::int64_t head = 0; head < 2; ++head) {
+    Matrix local(1, 2, head == 0 ? std::vector<float>{3, 4} : std::vector<float>{0, 10});
+    reference::rms_norm_heads(local.view(), Matrix(1, 2, {1, 1}).view(), 0);
+    REQUIRE(same_bits(local.view(), x.view().columns_in({2 * head, 2 * head + 2})));
+  }
+
+  // The bits of rms_norm on rows of one head, for strided rows and stored weights too.
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const Tensor weight = to_tensor(random_matrix(1, 18, 3), dtype);
+  const Matrix start = random_matrix(4, 3 * 18, 2);
+  Framed framed(start, DType::f32);
+  reference::rms_norm_heads(framed.view(), weight, 1e-2f);
+  for (std::int64_t head = 0; head < 3; ++head) {
+    const Range columns{18 * head, 18 * head + 18};
+    Matrix wanted_head(4, 18);
+    reference::rms_norm(start.view().columns_in(columns), weight, 1e-2f, wanted_head.view());
+    REQUIRE(same_bits(framed.view().columns_in(columns), wanted_head.view()));
+  }
+  REQUIRE(framed.intact());
+}
+
 TEST_CASE("embed looks up the rows of its shard and leaves zeros for foreign ids") {
   // The shard holds the rows 4, 5 and 6 of the whole table: 6 is its last id, 7 the first foreign.
   const Matrix rows(3, 2, {40, 41, 50, 51, 60, 61});

@@ -85,10 +85,13 @@ TEST_CASE("config - the bundled model") {
   CHECK(config.vocab_size == 4353);
   CHECK(config.max_position_embeddings == 512);
   CHECK(config.rms_norm_eps == 1e-5);
-  CHECK(config.rope_theta == 10000);
+  CHECK(config.rope.rope_theta == 10000);
   CHECK(config.tie_word_embeddings);
-  CHECK_FALSE(config.attention_bias);
+  CHECK_FALSE(config.qkv_bias);
+  CHECK_FALSE(config.o_bias);
   CHECK_FALSE(config.mlp_bias);
+  CHECK_FALSE(config.qk_norm);
+  CHECK(config.sliding_windows == std::vector<std::int64_t>(6, kNoWindow));
   CHECK(config.hidden_act == "silu");
   CHECK(config.torch_dtype == DType::bf16);
   CHECK(config.bos_token_id == 0);
@@ -113,10 +116,12 @@ TEST_CASE("config - keys that are missing or null have the defaults of the famil
     CHECK(config.head_dim == 6);
     CHECK(config.max_position_embeddings == 2048);
     CHECK(config.rms_norm_eps == 1e-6);
-    CHECK(config.rope_theta == 10000);
+    CHECK(config.rope.rope_theta == 10000);
     CHECK_FALSE(config.tie_word_embeddings);
-    CHECK_FALSE(config.attention_bias);
+    CHECK_FALSE(config.qkv_bias);
+    CHECK_FALSE(config.o_bias);
     CHECK_FALSE(config.mlp_bias);
+    CHECK(config.rope == RopeConfig());
     CHECK(config.hidden_act == "silu");
     CHECK_FALSE(config.torch_dtype.has_value());
     CHECK_FALSE(config.bos_token_id.has_value());
@@ -181,7 +186,7 @@ TEST_CASE("config - switches and numbers of the wrong type or size are refused")
                  ContainsSubstring(std::string(key) + " = " + value + ": must be true or false"));
   }
   CHECK(load({{"tie_word_embeddings", "true"}}).tie_word_embeddings);
-  CHECK(load({{"attention_bias", "true"}}).attention_bias);
+  CHECK(load({{"attention_bias", "true"}}).qkv_bias);
   CHECK(load({{"mlp_bias", "true"}}).mlp_bias);
   for (const char* value : {"-1e-6", "1.5", "\"1e-6\"", "true"})
     CHECK_THAT(refusal({{"rms_norm_eps", value}}), ContainsSubstring("rms_norm_eps = "));
@@ -192,44 +197,52 @@ TEST_CASE("config - switches and numbers of the wrong type or size are refused")
 
 TEST_CASE("config - what the decoder cannot compute is refused by name") {
   CHECK_THAT(refusal({{"model_type", "\"gpt2\""}}),
-             ContainsSubstring("model_type = \"gpt2\": must be \"llama\""));
+             ContainsSubstring("model_type = \"gpt2\": must be one of \"llama\", \"mistral\", "
+                               "\"qwen2\", \"qwen3\""));
   CHECK_THAT(refusal({{"model_type", ""}}),
-             ContainsSubstring("model_type is missing: must be \"llama\""));
+             ContainsSubstring("model_type is missing: must be one of \"llama\""));
   CHECK_THAT(refusal({{"model_type", "3"}}), ContainsSubstring("model_type = 3"));
   CHECK_THAT(refusal({{"hidden_act", "\"gelu\""}}),
              ContainsSubstring("hidden_act = \"gelu\": must be \"silu\""));
   CHECK_THAT(refusal({{"quantization_config", R"({"quant_method":"gptq","bits":4})"}}),
              ContainsSubstring("quantization_config = ") && ContainsSubstring("gptq"));
+  CHECK_THAT(refusal({{"quantization", R"({"group_size":64,"bits":4})"}}),
+             ContainsSubstring("quantization = "));
+  CHECK_THAT(refusal({{"compression_config", R"({"format":"pack-quantized"})"}}),
+             ContainsSubstring("compression_config = "));
   CHECK_THAT(refusal({{"partial_rotary_factor", "0.5"}}),
              ContainsSubstring("partial_rotary_factor = 0.5: must be 1"));
 }
 
 TEST_CASE("config - rope_theta is read from both of its places") {
-  CHECK(load({{"rope_theta", "500000"}}).rope_theta == 500000);
-  CHECK(load({{"rope_theta", "1000000.0"}}).rope_theta == 1000000);
+  CHECK(load({{"rope_theta", "500000"}}).rope.rope_theta == 500000);
+  CHECK(load({{"rope_theta", "1000000.0"}}).rope.rope_theta == 1000000);
+  CHECK(load({{"rope_parameters", R"({"rope_type":"default","rope_theta":500000.0})"}})
+            .rope.rope_theta == 500000);
+  CHECK(load({{"rope_parameters", R"({"rope_theta":500000})"}}).rope.rope_theta == 500000);
   CHECK(
-      load({{"rope_parameters", R"({"rope_type":"default","rope_theta":500000.0})"}}).rope_theta ==
-      500000);
-  CHECK(load({{"rope_parameters", R"({"rope_theta":500000})"}}).rope_theta == 500000);
-  CHECK(load({{"rope_theta", "20000"}, {"rope_scaling", R"({"type":"default"})"}}).rope_theta ==
-        20000);
+      load({{"rope_theta", "20000"}, {"rope_scaling", R"({"type":"default"})"}}).rope.rope_theta ==
+      20000);
   CHECK(load({{"rope_theta", "20000"}, {"rope_parameters", R"({"rope_theta":20000.0})"}})
-            .rope_theta == 20000);
+            .rope.rope_theta == 20000);
   CHECK_THAT(refusal({{"rope_theta", "20000"}, {"rope_parameters", R"({"rope_theta":10000})"}}),
              ContainsSubstring("rope_parameters.rope_theta = 10000: must be 20000"));
   CHECK_THAT(refusal({{"rope_parameters", R"({"rope_theta":"10000"})"}}),
              ContainsSubstring("rope_parameters.rope_theta = \"10000\""));
 }
 
-TEST_CASE("config - scaled RoPE is refused and never run unscaled") {
+TEST_CASE("config - RoPE of an unknown type is refused and never run unscaled") {
   for (const std::string block : {"rope_scaling", "rope_parameters"})
     for (const std::string key : {"rope_type", "type"})
-      for (const std::string type : {"llama3", "yarn", "linear", "longrope", "Default", ""})
-        CHECK_THAT(
-            refusal({{block, "{\"" + key + "\":\"" + type + "\",\"factor\":8.0}"}}),
-            ContainsSubstring(block + "." + key + " = \"" + type + "\": must be \"default\""));
-  CHECK_THAT(refusal({{"rope_scaling", R"({"type":"default","rope_type":"yarn"})"}}),
-             ContainsSubstring("rope_scaling.rope_type = \"yarn\""));
+      for (const std::string type : {"longrope", "dynamic", "mrope", "su", "Default", ""})
+        CHECK_THAT(refusal({{block, "{\"" + key + "\":\"" + type + "\",\"factor\":8.0}"}}),
+                   ContainsSubstring(block + "." + key + " = \"" + type +
+                                     "\": must be one of \"default\", \"linear\", \"llama3\", "
+                                     "\"yarn\""));
+  CHECK_THAT(refusal({{"rope_scaling", R"({"type":"default","rope_type":"longrope"})"}}),
+             ContainsSubstring("rope_scaling.rope_type = \"longrope\""));
+  CHECK_THAT(refusal({{"rope_scaling", R"({"type":"linear","rope_type":"yarn","factor":2})"}}),
+             ContainsSubstring("rope_scaling.type = \"linear\": must be \"yarn\" like rope_type"));
   CHECK_THAT(refusal({{"rope_scaling", R"({"factor":8.0})"}}),
              ContainsSubstring("rope_scaling.rope_type is missing"));
   CHECK_THAT(refusal({{"rope_scaling", R"({"rope_type":["default"]})"}}),
@@ -237,7 +250,212 @@ TEST_CASE("config - scaled RoPE is refused and never run unscaled") {
   for (const std::string value : {"8.0", "\"yarn\"", "[]", "false"})
     CHECK_THAT(refusal({{"rope_scaling", value}}),
                ContainsSubstring("rope_scaling = " + value + ": must be a JSON object"));
-  CHECK(load({{"rope_scaling", "{}"}}).rope_theta == 10000);
+  CHECK(load({{"rope_scaling", "{}"}}).rope.rope_theta == 10000);
+}
+
+TEST_CASE("config - llama3 RoPE in its older and its newer spelling") {
+  const RopeConfig wanted{.type = RopeType::llama3,
+                          .rope_theta = 500000,
+                          .factor = 8,
+                          .original_max_position_embeddings = 8192,
+                          .low_freq_factor = 1,
+                          .high_freq_factor = 4};
+  const std::string numbers = R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0)";
+  const std::string length = R"(,"original_max_position_embeddings":8192)";
+  for (const std::string type : {R"({"rope_type":"llama3",)", R"({"type":"llama3",)",
+                                 R"({"rope_type":"llama3","type":"llama3",)"}) {
+    const std::string block = type + numbers + length + "}";
+    const std::string whole = type + numbers + length + R"(,"rope_theta":500000.0})";
+    CHECK(load({{"rope_theta", "500000"}, {"rope_scaling", block}}).rope == wanted);
+    CHECK(load({{"rope_parameters", whole}}).rope == wanted);
+    CHECK(load({{"rope_theta", "500000"}, {"rope_parameters", whole}}).rope == wanted);
+    CHECK(load({{"rope_scaling", block}, {"rope_parameters", whole}}).rope == wanted);
+    // Some files say outside of the block how long the first texts were.
+    CHECK(load({{"rope_theta", "500000"},
+                {"original_max_position_embeddings", "8192"},
+                {"rope_scaling", type + numbers + "}"}})
+              .rope == wanted);
+    CHECK_THAT(refusal({{"rope_scaling", type + numbers + "}"}}),
+               ContainsSubstring("rope_scaling.original_max_position_embeddings is missing"));
+    CHECK_THAT(
+        refusal({{"original_max_position_embeddings", "4096"}, {"rope_scaling", block}}),
+        ContainsSubstring("rope_scaling.original_max_position_embeddings = 8192: must be 4096"));
+    CHECK_THAT(
+        refusal({{"rope_scaling", R"({"type":"linear","factor":2})"}, {"rope_parameters", whole}}),
+        ContainsSubstring("rope_parameters = ") &&
+            ContainsSubstring("must be the same as rope_scaling, or absent"));
+  }
+}
+
+TEST_CASE("config - linear RoPE") {
+  const RopeConfig rope = load({{"rope_scaling", R"({"type":"linear","factor":4.0})"}}).rope;
+  CHECK(rope == RopeConfig{.type = RopeType::linear, .factor = 4});
+}
+
+TEST_CASE("config - yarn RoPE and its defaults") {
+  const auto yarn = [](const std::string& more, const std::string& theta = "1000000") {
+    return load({{"rope_theta", theta},
+                 {"max_position_embeddings", "131072"},
+                 {"rope_scaling", R"({"rope_type":"yarn","factor":4.0)" + more + "}"}})
+        .rope;
+  };
+  RopeConfig wanted{.type = RopeType::yarn,
+                    .rope_theta = 1e6,
+                    .factor = 4,
+                    .original_max_position_embeddings = 32768,
+                    .attention_factor = yarn_attention_factor(4)};
+  const std::string length = R"(,"original_max_position_embeddings":32768)";
+  CHECK(yarn(length) == wanted);
+  CHECK(yarn(length + R"(,"beta_fast":null,"mscale":null,"attention_factor":null)") == wanted);
+  CHECK(yarn(length + R"(,"beta_fast":32,"beta_slow":1,"truncate":true)") == wanted);
+  CHECK(yarn(length + R"(,"mscale":0.7)") == wanted);  // without mscale_all_dim it does nothing
+  CHECK(yarn("").original_max_position_embeddings == 131072);
+  CHECK_FALSE(yarn(R"(,"truncate":false)").truncate);
+  CHECK_FALSE(yarn(R"(,"truncate":null)").truncate);
+  CHECK(yarn(R"(,"attention_factor":0.5)").attention_factor == 0.5);
+  CHECK(yarn(R"(,"attention_factor":0.5,"mscale":2,"mscale_all_dim":3)").attention_factor == 0.5);
+  CHECK(yarn(R"(,"mscale":2.0,"mscale_all_dim":3.0)").attention_factor ==
+        yarn_attention_factor(4, 2) / yarn_attention_factor(4, 3));
+  CHECK(yarn(R"(,"beta_fast":8,"beta_slow":0.5)").beta_fast == 8);
+  CHECK(yarn(R"(,"beta_fast":8,"beta_slow":0.5)").beta_slow == 0.5);
+  CHECK_THROWS_WITH(yarn("", "1"), ContainsSubstring("rope_theta = 1: must be above 1"));
+}
+
+TEST_CASE("config - parameters of scaled RoPE that make no sense are refused by name") {
+  const auto refused = [](const std::string& block, const std::string& key) {
+    CHECK_THAT(refusal({{"rope_scaling", block}}), ContainsSubstring("rope_scaling." + key));
+  };
+  for (const char* type : {"linear", "llama3", "yarn"}) {
+    const std::string start = R"({"rope_type":")" + std::string(type) + "\"";
+    refused(start + "}", "factor is missing: must be a number from 1 to 1");
+    for (const char* factor : {"0", "0.5", "-4", "\"4\"", "true", "[4]"})
+      refused(start + R"(,"factor":)" + factor + "}", "factor = ");
+    // Keys of another type, or of a model that means something else by its RoPE.
+    for (const char* key : {"short_factor", "mrope_section", "llama_4_scaling_beta", "finetuned"})
+      refused(start + R"(,"factor":4,")" + key + R"(":1})",
+              std::string(key) + " = 1: must be absent");
+  }
+  refused(R"({"rope_type":"linear","factor":4,"attention_factor":1.0})", "attention_factor = 1.0");
+  refused(R"({"rope_type":"default","factor":4})", "factor = 4: must be absent");
+  refused(R"({"rope_type":"default","partial_rotary_factor":0.5})", "partial_rotary_factor = 0.5");
+
+  const std::string llama3 = R"({"rope_type":"llama3","factor":8,)";
+  refused(llama3 + R"("high_freq_factor":4})", "low_freq_factor is missing");
+  refused(llama3 + R"("low_freq_factor":1})", "high_freq_factor is missing");
+  refused(llama3 + R"("low_freq_factor":4,"high_freq_factor":4})",
+          "high_freq_factor = 4: must be above low_freq_factor, 4");
+  refused(llama3 + R"("low_freq_factor":0,"high_freq_factor":4})", "low_freq_factor = 0");
+  refused(llama3 + R"("original_max_position_embeddings":8192.5})",
+          "original_max_position_embeddings = 8192.5");
+
+  const std::string yarn = R"({"rope_type":"yarn","factor":4,)";
+  refused(yarn + R"("beta_fast":1,"beta_slow":2})", "beta_fast = 1: must be at least beta_slow, 2");
+  for (const char* key : {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim"})
+    for (const char* value : {"-1", "\"1\"", "true"})
+      refused(yarn + "\"" + key + "\":" + value + "}", std::string(key) + " = " + value);
+  refused(yarn + R"("truncate":1})", "truncate = 1: must be true or false");
+  refused(yarn + R"("original_max_position_embeddings":0})",
+          "original_max_position_embeddings = 0");
+}
+
+TEST_CASE("config - defaults of each family") {
+  const auto family = [](const std::string& name) {
+    return load({{"model_type", '"' + name + '"'}});
+  };
+  for (const std::string name : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const ModelConfig config = family(name);
+    INFO(name);
+    CHECK(config.model_type == name);
+    CHECK(config.max_position_embeddings ==
+          std::map<std::string, std::int64_t>{
+              {"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}, {"qwen3", 32768}}[name]);
+    CHECK(config.num_key_value_heads == 8);
+    CHECK(config.head_dim == 6);
+    CHECK(config.rms_norm_eps == 1e-6);
+    CHECK(config.rope == RopeConfig());
+    CHECK_FALSE(config.tie_word_embeddings);
+    CHECK(config.qkv_bias == (name == "qwen2"));
+    CHECK_FALSE(config.o_bias);
+    CHECK_FALSE(config.mlp_bias);
+    CHECK(config.qk_norm == (name == "qwen3"));
+    CHECK(config.sliding_windows ==
+          std::vector<std::int64_t>(3, name == "mistral" ? 4096 : kNoWindow));
+  }
+}
+
+TEST_CASE("config - switches that a family does not have are refused") {
+  const auto refused = [](const std::string& family, const std::string& key) {
+    CHECK_THAT(refusal({{"model_type", '"' + family + '"'}, {key, "true"}}),
+               ContainsSubstring(key + " = true: must be false or absent: " + family));
+    load({{"model_type", '"' + family + '"'}, {key, "false"}});
+  };
+  refused("mistral", "attention_bias");
+  for (const char* family : {"mistral", "qwen2", "qwen3"}) refused(family, "mlp_bias");
+  CHECK_THAT(refusal({{"rope_interleaved", "true"}}), ContainsSubstring("rope_interleaved = true"));
+  load({{"rope_interleaved", "false"}});  // as in SmolLM2's files
+}
+
+TEST_CASE("config - the sliding windows of the layers") {
+  using Windows = std::vector<std::int64_t>;
+  const auto windows = [](const std::string& family, const Keys& more) {
+    Keys keys = more;
+    keys["model_type"] = '"' + family + '"';
+    return load(keys).sliding_windows;
+  };
+  CHECK(windows("mistral", {{"sliding_window", "16"}}) == Windows{16, 16, 16});
+  CHECK(windows("mistral", {{"sliding_window", "null"}}) == Windows{0, 0, 0});
+  CHECK(windows("llama", {{"sliding_window", "null"}}) == Windows{0, 0, 0});
+  CHECK(windows("llama", {{"sliding_window", "2048"}}) == Windows{0, 0, 0});  // all positions
+  for (const char* family : {"qwen2", "qwen3"}) {
+    const std::string full = R"(["full_attention","full_attention","full_attention"])";
+    const std::string mixed = R"(["sliding_attention","full_attention","sliding_attention"])";
+    CHECK(windows(family, {{"sliding_window", "16"}}) == Windows{0, 0, 0});
+    CHECK(windows(family, {{"sliding_window", "16"}, {"use_sliding_window", "false"}}) ==
+          Windows{0, 0, 0});
+    const Keys on{{"sliding_window", "16"}, {"use_sliding_window", "true"}};
+    const auto with_on = [&](const std::string& key, const std::string& value) {
+      Keys keys = on;
+      keys[key] = value;
+      return windows(family, keys);
+    };
+    CHECK(windows(family, on) == Windows{0, 0, 0});  // from layer 28 on
+    CHECK(with_on("max_window_layers", "1") == Windows{0, 16, 16});
+    CHECK(with_on("max_window_layers", "0") == Windows{16, 16, 16});
+    CHECK(with_on("layer_types", mixed) == Windows{16, 0, 16});
+    CHECK(with_on("layer_types", full) == Windows{0, 0, 0});
+    CHECK(windows(family, {{"use_sliding_window", "true"},
+                           {"sliding_window", "null"},
+                           {"max_window_layers", "0"}}) == Windows{0, 0, 0});
+    CHECK(windows(family, {{"use_sliding_window", "true"}, {"max_window_layers", "0"}}) ==
+          Windows{4096, 4096, 4096});
+  }
+}
+
+TEST_CASE("config - windows that contradict themselves or the family are refused") {
+  CHECK_THAT(refusal({{"sliding_window", "2047"}}),
+             ContainsSubstring("sliding_window = 2047: must be null or absent: llama models"));
+  for (const char* family : {"\"llama\"", "\"mistral\"", "\"qwen2\"", "\"qwen3\""}) {
+    for (const char* window : {"0", "-1", "\"16\"", "1.5"})
+      CHECK_THAT(refusal({{"model_type", family}, {"sliding_window", window}}),
+                 ContainsSubstring("sliding_window = "));
+    for (const char* types : {"\"full_attention\"", "[1,2,3]", "{}"})
+      CHECK_THAT(refusal({{"model_type", family}, {"layer_types", types}}),
+                 ContainsSubstring("layer_types = ") && ContainsSubstring("a list of texts"));
+    CHECK_THAT(refusal({{"model_type", family}, {"layer_types", R"(["full_attention"])"}}),
+               ContainsSubstring("a list of num_hidden_layers = 3"));
+    CHECK_THAT(refusal({{"model_type", family},
+                        {"sliding_window", "null"},
+                        {"layer_types", R"(["full_attention","linear_attention","x"])"}}),
+               ContainsSubstring("\"full_attention\" for layer 1, not \"linear_attention\""));
+  }
+  const std::string full = R"(["full_attention","full_attention","full_attention"])";
+  CHECK_THAT(refusal({{"model_type", "\"mistral\""}, {"layer_types", full}}),
+             ContainsSubstring("\"sliding_attention\" for layer 0, not \"full_attention\""));
+  CHECK_THAT(
+      refusal({{"model_type", "\"qwen2\""},
+               {"use_sliding_window", "false"},
+               {"layer_types", R"(["full_attention","full_attention","sliding_attention"])"}}),
+      ContainsSubstring("\"full_attention\" for layer 2, not \"sliding_attention\""));
 }
 
 TEST_CASE("config - the dtype may have its older or its newer name") {
@@ -281,7 +499,7 @@ TEST_CASE("config - all problems are reported at once and each line names the fi
                                                 {"head_dim", "7"},
                                                 {"hidden_act", "\"relu\""},
                                                 {"mlp_bias", "\"no\""},
-                                                {"rope_scaling", R"({"rope_type":"yarn"})"},
+                                                {"rope_scaling", R"({"rope_type":"ntk"})"},
                                                 {"quantization_config", "{}"}})));
   folder.write("generation_config.json", R"({"temperature":-1,"top_k":-2})");
   const std::string message = refusal_of([&] { ModelConfig::load(folder.path()); });

@@ -1,21 +1,13 @@
 // The decoder on the bundled model, against golden files made by Hugging Face transformers.
 #include "common/model/decoder.h"
 
-#include <cmath>
 #include <fstream>
-#include <map>
-#include <numeric>
 
 #include <nlohmann/json.hpp>
 
-#include "common/core/compare.h"
 #include "common/core/error.h"
-#include "common/model/json.h"
-#include "common/model/one_device_decoder.h"
-#include "common/model/tokenizer.h"
-#include "common/parallel/run_ranks.h"
 #include "tests/catch.h"
-#include "tests/engine/run_engine.h"
+#include "tests/model/golden.h"
 #include "tests/temp_folder.h"
 
 using namespace tp;
@@ -23,66 +15,6 @@ using namespace tp;
 namespace {
 
 const std::filesystem::path kModel = std::filesystem::path(TP_SOURCE_DIR) / "models" / "austen-5m";
-
-// The published bound: a plain f32 program reaches 4e-6 of the golden tensor's standard deviation.
-constexpr double kGoldenBound = 2e-5;
-
-struct Golden {
-  nlohmann::json json = read_json(kModel / "golden" / "golden.json");
-  Safetensors tensors = Safetensors::open(kModel / "golden" / "golden.safetensors");
-
-  std::vector<std::int32_t> ids(std::size_t prompt, const char* what) const {
-    return json.at("prompts").at(prompt).at(what).get<std::vector<std::int32_t>>();
-  }
-};
-
-// Runs the tokens ids[begin], ... of the only sequence, and makes the logits of all of them.
-void run_rows(const RankContext& ctx,
-              Decoder& decoder,
-              const std::vector<std::int32_t>& ids,
-              std::int64_t begin,
-              std::int64_t rows,
-              const Tap& tap = {}) {
-  const std::int32_t only_block[] = {0};
-  Batch batch(decoder.limits().block_size);
-  batch.add(only_block, begin, rows);
-  std::vector<std::int32_t> all_rows(static_cast<std::size_t>(rows));
-  std::iota(all_rows.begin(), all_rows.end(), 0);
-  const auto tokens =
-      std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
-  decoder.forward(ctx, {tokens, batch.view(), all_rows}, tap);
-}
-
-// Every module's output on rank 0 for all positions of the ids, by tp_size ranks.
-std::vector<RankOutput> run_with_tap(const Loaded& model,
-                                     int tp_size,
-                                     const std::vector<std::int32_t>& ids,
-                                     std::int64_t chunk) {
-  const auto count = static_cast<std::int64_t>(ids.size());
-  return run_ranks(launch_of(tp_size), [&](RankContext& ctx, RankOutput& out) {
-    Decoder decoder(ctx, model.config, model.weights,
-                    DecoderShard::of(model.config, ctx.rank, tp_size),
-                    DecoderLimits::contiguous(count, chunk, chunk));
-    const Tap keep = [&](const std::string& name, ConstTensorView output) {
-      out.keep(name, output);
-    };
-    for (std::int64_t begin = 0; begin < count; begin += chunk) {
-      const std::int64_t rows = std::min(chunk, count - begin);
-      run_rows(ctx, decoder, ids, begin, rows, keep);
-    }
-  });
-}
-
-// Fails unless result is within the golden bound of the golden tensor (or its last row).
-void check_golden(const std::string& name, ConstTensorView result, ConstTensorView golden) {
-  if (golden.shape.dims() == 1)
-    golden = {golden.data, {1, golden.shape[0]}, golden.dtype, golden.place, golden.shape[0]};
-  const Comparison c = compare(name, result, golden, Tolerance::of_deviation(kGoldenBound, golden));
-  INFO(c.name << " differs by " << c.max_difference << ", allowed " << c.tolerance.bound << " at "
-              << c.place);
-  CHECK(c.passed);
-  CHECK(c.tolerance.bound > 0);
-}
 
 // One request on tp_size ranks.
 Completion greedy(const Loaded& model, int tp_size, const Request& request, std::int64_t context) {
@@ -92,41 +24,37 @@ Completion greedy(const Loaded& model, int tp_size, const Request& request, std:
 }  // namespace
 
 TEST_CASE("hidden states and logits equal the golden files on every number of ranks") {
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   const int tp_size = GENERATE(1, 2, 3, 4, 5, 8);
   const auto ranks = run_with_tap(model, tp_size, golden.ids(0, "ids"), 10);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    check_golden("embedding", ranks[r].tensor("embedding"),
-                 golden.tensors.tensor("prompt0.hidden0"));
+    golden.check("embedding", ranks[r].tensor("embedding"), "prompt0.hidden0");
     for (int layer = 1; layer <= 5; ++layer)
-      check_golden("hidden " + std::to_string(layer),
+      golden.check("hidden " + std::to_string(layer),
                    ranks[r].tensor("layer " + std::to_string(layer - 1) + " output"),
-                   golden.tensors.tensor("prompt0.hidden" + std::to_string(layer)));
-    check_golden("final norm", ranks[r].tensor("final norm"),
-                 golden.tensors.tensor("prompt0.hidden6"));
+                   "prompt0.hidden" + std::to_string(layer));
+    golden.check("final norm", ranks[r].tensor("final norm"), "prompt0.hidden6");
   }
-  check_golden("logits", ranks[0].tensor("logits"), golden.tensors.tensor("prompt0.logits"));
+  golden.check("logits", ranks[0].tensor("logits"), "prompt0.logits");
   const auto third = run_with_tap(model, tp_size, golden.ids(2, "ids"), 3);
-  check_golden("logits of prompt 2", third[0].tensor("logits"),
-               golden.tensors.tensor("prompt2.logits"));
+  golden.check("logits of prompt 2", third[0].tensor("logits"), "prompt2.logits");
 }
 
 TEST_CASE("the last position of 500 tokens equals the golden file") {
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   const auto ids = golden.json.at("long_ids").get<std::vector<std::int32_t>>();
   REQUIRE(ids.size() == 500);
   const int tp_size = GENERATE(1, 3, 4);
   const auto ranks = run_with_tap(model, tp_size, ids, 500);
-  check_golden("long logits", ranks[0].tensor("logits").rows_in({499, 500}),
-               golden.tensors.tensor("long.last_logits"));
-  check_golden("long hidden", ranks[0].tensor("final norm").rows_in({499, 500}),
-               golden.tensors.tensor("long.last_hidden"));
+  golden.check("long logits", ranks[0].tensor("logits").rows_in({499, 500}), "long.last_logits");
+  golden.check("long hidden", ranks[0].tensor("final norm").rows_in({499, 500}),
+               "long.last_hidden");
 }
 
 TEST_CASE("greedy continuations equal the golden ones") {
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   const int tp_size = GENERATE(1, 2, 3, 4, 8);
   const std::size_t prompts = golden.json.at("prompts").size();
@@ -138,7 +66,7 @@ TEST_CASE("greedy continuations equal the golden ones") {
 }
 
 TEST_CASE("any chunks of a prompt give the same bits") {
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   const auto whole = run_with_tap(model, 2, golden.ids(0, "ids"), 10);
   for (const std::int64_t chunk : {1, 3, 9}) {
@@ -217,7 +145,7 @@ TEST_CASE("an end-of-text token ends the text unless it is ignored") {
   }
   const ModelConfig config = ModelConfig::load(copy.path());
   CHECK(config.eos_token_ids == std::vector<std::int32_t>{14});
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   Request request{golden.ids(0, "ids"), 48, config.eos_token_ids, false, {}};
   const Completion stopped = greedy(model, 2, request, 128);
@@ -229,7 +157,7 @@ TEST_CASE("an end-of-text token ends the text unless it is ignored") {
 }
 
 TEST_CASE("a text ends when the KV cache is full") {
-  const Golden golden;
+  const Golden golden(kModel / "golden");
   const Loaded model;
   const Request request{golden.ids(0, "ids"), 48, {}, true, {}};
   const Completion done = greedy(model, 2, request, 12);

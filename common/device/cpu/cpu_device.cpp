@@ -1,4 +1,7 @@
 // The CPU device: the sums run in vector kernels, everything else is the reference itself.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,7 +19,7 @@ namespace tp {
 
 namespace {
 
-constexpr std::int64_t kLargeBytes = std::int64_t{16} << 20;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 class CpuDevice final : public Device {
  private:
@@ -25,22 +28,38 @@ class CpuDevice final : public Device {
   Buffer do_allocate(std::int64_t bytes) override {
     constexpr std::align_val_t kCacheLine{64};
     const auto size = static_cast<std::size_t>(bytes);
-    if (bytes >= kLargeBytes) return allocate_untouched(size);
+    if (size >= kHugePage) return map_memory(size);
     auto* data = static_cast<std::byte*>(::operator new(size, kCacheLine));
     std::memset(data, 0, size);
     return {data, [](std::byte* p) { ::operator delete(p, kCacheLine); }};
   }
 
-  // Large zeroed memory comes from the system page by page, when a page is first touched: the part
-  // of a KV cache that no token uses costs nothing.
-  static Buffer allocate_untouched(std::size_t size) {
-    constexpr std::size_t kCacheLine = 64;
-    void* const memory = std::calloc(size + kCacheLine, 1);
-    if (memory == nullptr) throw std::bad_alloc();
-    void* data = memory;
-    std::size_t room = size + kCacheLine;
-    std::align(kCacheLine, size, data, room);
-    return {static_cast<std::byte*>(data), [memory](std::byte*) { std::free(memory); }};
+  // Zeroed memory straight from the system, which gives a page when it is first touched: the part
+  // of a KV cache that no token uses costs nothing, and a weight is written once, not zeroed first.
+  // It begins with a huge page, and ends where it ends: what is mapped to align it goes back.
+  static Buffer map_memory(std::size_t size) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = (size + page - 1) / page * page;
+    const std::size_t room = bytes + kHugePage;
+    void* const memory =
+        ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    void* begin = memory;
+    std::size_t left = room;
+    auto* const data = static_cast<std::byte*>(std::align(kHugePage, bytes, begin, left));
+    if (left < room) ::munmap(memory, room - left);
+    if (left > bytes) ::munmap(data + bytes, left - bytes);
+    return {data, [bytes](std::byte* p) { ::munmap(p, bytes); }};
+  }
+
+  // Memory that is about to be written whole may as well come in huge pages: there are fewer of
+  // them to get now and to find later. A system that has none refuses, which does not matter.
+  void do_prepare_upload(TensorView mine) override {
+    const auto begin = reinterpret_cast<std::uintptr_t>(mine.data);
+    const std::uintptr_t end = begin + static_cast<std::uintptr_t>(mine.bytes());
+    const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
+    const std::uintptr_t last = end / kHugePage * kHugePage;
+    if (first < last) ::madvise(mine.data + (first - begin), last - first, MADV_HUGEPAGE);
   }
 
   void do_matmul(ConstTensorView x, ConstTensorView w, TensorView y, const SumBlocks& b) override {
@@ -53,53 +72,61 @@ class CpuDevice final : public Device {
     reference::rms_norm(x, weight, eps, y);
   }
 
+  void do_rms_norm_heads(TensorView x, ConstTensorView weight, float eps) override {
+    reference::rms_norm_heads(x, weight, eps);
+  }
+
   void do_attention(ConstTensorView q,
                     const KvLayer& kv,
                     const HeadShard& heads,
                     const BatchView& batch,
-                    TensorView y) override {
+                    TensorView y,
+                    std::int64_t window) override {
     const std::int64_t head_dim = kv.head_dim();
     for (const SequenceRows& sequence : batch.sequences) {
       for (std::int64_t m = sequence.rows.begin; m < sequence.rows.end; ++m) {
-        const std::int64_t context = sequence.first_position + m - sequence.rows.begin + 1;
+        const std::int64_t position = sequence.first_position + m - sequence.rows.begin;
+        const Range seen = attended_positions(position, window);
         for (std::int64_t head = 0; head < heads.query.size(); ++head)
           attend(q.row<float>(m) + head * head_dim, kv, heads.kv_local(head), sequence.block_table,
-                 context, y.row<float>(m) + head * head_dim);
+                 seen, y.row<float>(m) + head * head_dim);
       }
     }
   }
 
-  // One query head of one token: softmax(q K^T / sqrt(head_dim)) V over `context` tokens, block by
-  // block.
+  // One query head of one token: softmax(q K^T / sqrt(head_dim)) V over the tokens at the positions
+  // `seen`, block by block.
   void attend(const float* query,
               const KvLayer& kv,
               std::int64_t kv_head,
               std::span<const std::int32_t> block_table,
-              std::int64_t context,
+              Range seen,
               float* out) {
     const std::int64_t head_dim = kv.head_dim(), block_size = kv.block_size();
     const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
     // Grows with the longest context that was met; steps after that allocate nothing.
-    if (std::ssize(scores_) < context) scores_.resize(static_cast<std::size_t>(context));
+    if (std::ssize(scores_) < seen.size()) scores_.resize(static_cast<std::size_t>(seen.size()));
     float* const weights = scores_.data();
-    // Calls use(t, row of token t) for all tokens, in order.
+    // Calls use(i, row of token seen.begin + i) for all tokens, in order.
     const auto for_each_token = [&](ConstTensorView pool, const auto& use) {
-      for (std::int64_t first = 0; first < context; first += block_size) {
-        const std::int32_t block = block_table[static_cast<std::size_t>(first / block_size)];
-        const float* row = pool.row<float>(block) + kv_head * block_size * head_dim;
-        const std::int64_t end = std::min(first + block_size, context);
-        for (std::int64_t t = first; t < end; ++t, row += head_dim) use(t, row);
+      for (std::int64_t t = seen.begin; t < seen.end;) {
+        const std::int64_t place = t % block_size;
+        const std::int32_t block = block_table[static_cast<std::size_t>(t / block_size)];
+        const float* row = pool.row<float>(block) + (kv_head * block_size + place) * head_dim;
+        const std::int64_t end = std::min(t - place + block_size, seen.end);
+        for (; t < end; ++t, row += head_dim) use(t - seen.begin, row);
       }
     };
-    for_each_token(kv.keys, [&](std::int64_t t, const float* key) {
-      weights[t] = kernels_.dot(query, key, head_dim) * scale;
+    for_each_token(kv.keys, [&](std::int64_t i, const float* key) {
+      weights[i] = kernels_.dot(query, key, head_dim) * scale;
     });
-    const float largest = *std::max_element(weights, weights + context);
+    const float largest = *std::max_element(weights, weights + seen.size());
     float sum = 0;
-    for (std::int64_t t = 0; t < context; ++t) sum += weights[t] = std::exp(weights[t] - largest);
+    for (std::int64_t i = 0; i < seen.size(); ++i)
+      sum += weights[i] = std::exp(weights[i] - largest);
     std::fill_n(out, head_dim, 0.0f);
-    for_each_token(kv.values, [&](std::int64_t t, const float* value) {
-      kernels_.add_scaled(weights[t], value, out, head_dim);
+    for_each_token(kv.values, [&](std::int64_t i, const float* value) {
+      kernels_.add_scaled(weights[i], value, out, head_dim);
     });
     for (std::int64_t i = 0; i < head_dim; ++i) out[i] /= sum;
   }
