@@ -13,7 +13,9 @@ if(TP_SANITIZE)
   target_compile_options(tp_flags INTERFACE -fsanitize=${TP_SANITIZE} -fno-sanitize-recover=all
                                             -fno-omit-frame-pointer)
   target_link_options(tp_flags INTERFACE -fsanitize=${TP_SANITIZE})
-  target_compile_options(tp_flags INTERFACE -Wno-maybe-uninitialized)  # false alarms in instrumented code
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(tp_flags INTERFACE -Wno-maybe-uninitialized)  # false alarms in instrumented code
+  endif()
 endif()
 
 find_program(CCACHE ccache)

@@ -6,6 +6,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(Catch2 REQUIRED)  # version 2 or 3, see tests/catch.h
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
 
 if(NOT TP_CUDA STREQUAL OFF)
   find_package(CUDAToolkit 12.0 QUIET)

@@ -8,13 +8,6 @@
 namespace tp {
 namespace {
 
-// Unicode's property White_Space.
-bool is_white_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
 std::size_t white_space_at_front(std::string_view text) {
   std::size_t bytes = 0;
   while (bytes < text.size()) {
@@ -43,8 +36,8 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) {
   for (const AddedToken& token : tokens)
     tokens_of_first_byte_[static_cast<unsigned char>(token.content.front())].push_back(token);
   for (std::vector<AddedToken>& group : tokens_of_first_byte_)
-    std::ranges::sort(group, std::ranges::greater{},
-                      [](const AddedToken& token) { return token.content.size(); });
+    std::ranges::stable_sort(group, std::ranges::greater{},
+                             [](const AddedToken& token) { return token.content.size(); });
 }
 
 const AddedToken* AddedTokenMatcher::longest_at_front(std::string_view text) const {
@@ -55,12 +48,8 @@ const AddedToken* AddedTokenMatcher::longest_at_front(std::string_view text) con
 
 std::vector<Segment> AddedTokenMatcher::split(std::string_view text) const {
   std::vector<Segment> segments;
-  std::size_t segment_begin = 0;
-  const auto cut = [&](std::size_t position, std::optional<std::int32_t> id) {
-    if (position > segment_begin)
-      segments.push_back({text.substr(segment_begin, position - segment_begin), id});
-    segment_begin = position;
-  };
+  std::size_t done = 0;            // where the last segment ends
+  std::size_t white_space_to = 0;  // an end of white space that has been looked for
   for (std::size_t i = 0; i < text.size();) {
     const AddedToken* token = longest_at_front(text.substr(i));
     if (!token) {
@@ -68,15 +57,19 @@ std::vector<Segment> AddedTokenMatcher::split(std::string_view text) const {
       continue;
     }
     std::size_t begin = i;
-    std::size_t end = i + token->content.size();
+    i += token->content.size();
+    std::size_t end = i;
     if (token->lstrip)
-      begin -= white_space_at_back(text.substr(segment_begin, begin - segment_begin));
-    if (token->rstrip) end += white_space_at_front(text.substr(end));
-    cut(begin, std::nullopt);
-    cut(end, token->id);
-    i = end;
+      begin = begin < done ? done : begin - white_space_at_back(text.substr(done, begin - done));
+    if (token->rstrip) {
+      if (white_space_to < end) white_space_to = end + white_space_at_front(text.substr(end));
+      end = white_space_to;
+    }
+    if (done < begin) segments.push_back({text.substr(done, begin - done), std::nullopt});
+    if (begin < end) segments.push_back({text.substr(begin, end - begin), token->id});
+    done = end;
   }
-  cut(text.size(), std::nullopt);
+  if (done < text.size()) segments.push_back({text.substr(done), std::nullopt});
   return segments;
 }
 

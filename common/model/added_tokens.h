@@ -32,8 +32,10 @@ class AddedTokenMatcher {
  public:
   explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens);
 
-  // Cuts `text` at each token, from left to right, the longest one where several begin. No segment
-  // is empty; their texts are views into `text`.
+  // Cuts `text` at each token, from left to right, the longest one where several begin (the earlier
+  // one in the list if they are equal). No segment is empty; their texts are views into `text`.
+  // As with Hugging Face's tokenizers, white space that a token takes on its right is still looked
+  // through for tokens.
   std::vector<Segment> split(std::string_view text) const;
 
  private:

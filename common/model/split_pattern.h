@@ -12,9 +12,9 @@ namespace tp {
 class SplitPattern {
  public:
   // The patterns of tokenizer.json are written for the library Oniguruma; here PCRE2 runs them.
-  // Where the two read an escape differently it is translated (\s, \S) or refused (\w, \b, \h,
-  // ...), because other splits are other ids. What is a letter (\p{L}) is for PCRE2's version of
-  // Unicode to say: 14 in release 10.42.
+  // Where the two read something differently it is translated (\s, \S) or refused (\w, \b, [a[b]],
+  // {2}+, ...), because other splits are other ids. What is a letter (\p{L}) is for PCRE2's version
+  // of Unicode to say: 14 in release 10.42.
   // Errors:   tp::Error (input) naming the pattern and what is wrong with it.
   explicit SplitPattern(const std::string& pattern);
 

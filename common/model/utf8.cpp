@@ -29,6 +29,12 @@ Utf8Character first_character(std::string_view bytes) {
   return {Kind::valid, length, code_point};
 }
 
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
 std::string take_decided(std::string& bytes) {
   std::string text;
   std::string_view rest = bytes;

@@ -23,6 +23,9 @@ struct Utf8Character {
   char32_t code_point = 0;  // of a valid character
 };
 
+// Unicode's property White_Space.
+bool is_white_space(char32_t character);
+
 // The character at the front of `bytes`, which must not be empty. An invalid one takes the longest
 // stretch that could have become a character: E4 BD before 41 is one invalid character of two
 // bytes.
