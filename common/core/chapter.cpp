@@ -27,7 +27,8 @@ int exit_code(ErrorKind kind) {
 
 void print_error(const char* message) {
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", message);
+  // Standard error may be closed: then nobody hears of it, but the exit code stays right.
+  std::fputs(fmt::format("error: {}\n", message).c_str(), stderr);
 }
 
 int run(int argc,

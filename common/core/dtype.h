@@ -36,15 +36,28 @@ struct f16 {
   friend bool operator==(f16, f16) = default;
 };
 
-// Exact: every f16 is a float.
-float to_float(f16 value);
+// Exact: every f16 is a float. Without branches, so that a loop of it becomes vector code.
+inline float to_float(f16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;  // exponent and fraction in place
+  // The exponent of a float has another zero point. A product cures it, also of subnormal values.
+  const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  const bool finite = magnitude < 0x7c00u << 13;
+  return std::bit_cast<float>(sign | (finite ? scaled : magnitude | 0x7f800000u));
+}
 
 inline float to_float(float value) {
   return value;
 }
 
 // Rounds to the nearest bf16, ties to even; a NaN stays a NaN.
-bf16 to_bf16(float value);
+inline bf16 to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t half = 0x7fffu + ((bits >> 16) & 1u);  // ties go to the even neighbour
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const std::uint32_t word = is_nan ? (bits >> 16) | 0x40u : (bits + half) >> 16;  // keep it quiet
+  return {static_cast<std::uint16_t>(word)};
+}
 
 // The DType of a C++ element type.
 template <class T>

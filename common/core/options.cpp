@@ -33,6 +33,8 @@ Number parse_number(const std::string& flag, const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [next, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc() && next == end) return value;
+  if (error == std::errc::result_out_of_range && next == end)
+    throw input_error(fmt::format("{} {}: is too large a number", flag, text));
   const char* kind = std::is_integral_v<Number> ? "a whole number" : "a number";
   throw input_error(fmt::format("{} {}: must be {}", flag, text, kind));
 }

@@ -1,7 +1,11 @@
 #include "common/core/tensor.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -85,44 +89,112 @@ void check_equal(std::string_view where,
 
 namespace {
 
-template <class From, class To>
-void convert(const From* from, To* to, std::int64_t count) {
+// An element anywhere in memory.
+template <class T>
+T load(const std::byte* place) {
+  T value;
+  std::memcpy(&value, place, sizeof value);
+  return value;
+}
+
+// Words of a dtype without their signs, which are in the order of the values.
+template <class Word>
+struct Limits {
+  Word infinite;     // infinity; NaNs are above
+  Word overflowing;  // from here on the other dtype has no finite value
+};
+
+template <class Word>
+void inspect(const std::byte* from,
+             std::int64_t count,
+             Limits<Word> limits,
+             CopyFindings& findings) {
+  using Signed = std::make_signed_t<Word>;  // has a maximum in the oldest vector instructions
+  constexpr auto kMask = static_cast<Word>(std::numeric_limits<Signed>::max());
+  const auto magnitude = [&](std::int64_t i) {
+    return static_cast<Signed>(load<Word>(from + i * sizeof(Word)) & kMask);
+  };
+  Signed largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, magnitude(i));
+  if (largest < static_cast<Signed>(limits.overflowing)) return;
   for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (std::is_same_v<To, bf16>)
-      to[i] = to_bf16(to_float(from[i]));
-    else
-      to[i] = to_float(from[i]);
+    if (magnitude(i) >= static_cast<Signed>(limits.infinite))
+      ++findings.not_finite;
+    else if (magnitude(i) >= static_cast<Signed>(limits.overflowing))
+      ++findings.overflowed;
   }
 }
 
-// row<T> refuses the dtypes that have no conversion.
+void inspect(ConstTensorView run, DType to, CopyFindings& findings) {
+  const std::int64_t count = run.shape.elements();
+  // From halfway between the largest bf16 and the next power of two on, floats round to infinity.
+  if (run.dtype == DType::f32)
+    inspect<std::uint32_t>(run.data, count,
+                           {0x7f800000u, to == DType::bf16 ? 0x7f7f8000u : 0x7f800000u}, findings);
+  if (run.dtype == DType::bf16) inspect<std::uint16_t>(run.data, count, {0x7f80, 0x7f80}, findings);
+  if (run.dtype == DType::f16) inspect<std::uint16_t>(run.data, count, {0x7c00, 0x7c00}, findings);
+}
+
 template <class From>
-void convert_row(const From* from, TensorView to, std::int64_t row) {
-  if (to.dtype == DType::bf16)
-    convert(from, to.row<bf16>(row), to.row_elements());
+void convert(const std::byte* from, TensorView to) {
+  const std::int64_t count = to.shape.elements();
+  if (to.dtype == DType::bf16) {
+    bf16* const out = to.row<bf16>(0);
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = to_bf16(to_float(load<From>(from + i * sizeof(From))));
+  } else {
+    float* const out = to.row<float>(0);  // refuses the dtypes that have no conversion
+    for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(load<From>(from + i * sizeof(From)));
+  }
+}
+
+// So few elements that they are still in the processor's cache when they are inspected.
+constexpr std::int64_t kRunElements = 8192;
+
+// Elements [run.begin, run.end) of a row.
+template <class Byte>
+BasicTensorView<Byte> run_of(const BasicTensorView<Byte>& tensor, std::int64_t row, Range run) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  return {tensor.data + (row * tensor.row_stride + run.begin) * size,
+          {1, run.size()},
+          tensor.dtype,
+          tensor.place,
+          run.size()};
+}
+
+void copy_run(ConstTensorView from, TensorView to) {
+  if (from.dtype == to.dtype)
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+  else if (from.dtype == DType::bf16)
+    convert<bf16>(from.data, to);
+  else if (from.dtype == DType::f16)
+    convert<f16>(from.data, to);
+  else if (from.dtype == DType::f32)
+    convert<float>(from.data, to);
   else
-    convert(from, to.row<float>(row), to.row_elements());
+    refuse_host_access(from.dtype, DType::f32, from.place);
 }
 
 }  // namespace
 
-void copy_host(ConstTensorView from, TensorView to) {
+CopyFindings copy_host(ConstTensorView from, TensorView to) {
   check_equal("copy", "from", from.shape, "to", to.shape);
-  const std::int64_t count = from.row_elements();
-  if (count == 0) return;  // there may be no memory at all
-  for (std::int64_t i = 0; i < from.rows(); ++i) {
-    if (from.dtype == to.dtype) {
-      const auto size = static_cast<std::int64_t>(size_of(from.dtype));
-      std::memcpy(to.data + i * to.row_stride * size, from.data + i * from.row_stride * size,
-                  static_cast<std::size_t>(count * size));
-    } else if (from.dtype == DType::bf16) {
-      convert_row(from.row<bf16>(i), to, i);
-    } else if (from.dtype == DType::f16) {
-      convert_row(from.row<f16>(i), to, i);
-    } else {
-      convert_row(from.row<float>(i), to, i);
+  for (const auto& [dtype, place] :
+       {std::pair(from.dtype, from.place), std::pair(to.dtype, to.place)})
+    if (place != Place::host) refuse_host_access(dtype, dtype, place);
+  const bool is_one_row = from.contiguous() && to.contiguous();
+  const std::int64_t rows = is_one_row ? 1 : from.rows();
+  const std::int64_t columns = is_one_row ? from.shape.elements() : from.row_elements();
+  CopyFindings findings;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t begin = 0; begin < columns; begin += kRunElements) {
+      const Range run{begin, std::min(begin + kRunElements, columns)};
+      const ConstTensorView source = run_of(from, row, run);
+      copy_run(source, run_of(to, row, run));
+      inspect(source, to.dtype, findings);
     }
   }
+  return findings;
 }
 
 }  // namespace tp

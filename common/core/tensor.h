@@ -58,6 +58,9 @@ struct BasicTensorView {
   std::int64_t rows() const { return shape[0]; }
   std::int64_t row_elements() const { return shape.row_elements(); }
   bool contiguous() const { return rows() <= 1 || row_stride == row_elements(); }
+  // Whether elements can be read where they lie. Only tensors of a file may be elsewhere; copy_host
+  // reads them anyway.
+  bool aligned() const { return reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0; }
   std::int64_t bytes() const {
     return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
   }
@@ -154,8 +157,15 @@ void check_equal(std::string_view where,
                  std::string_view right_name,
                  const Shape& right);
 
+// What a copy met on its way.
+struct CopyFindings {
+  std::int64_t not_finite = 0;  // elements that are infinite or NaN, where they come from already
+  std::int64_t overflowed = 0;  // elements whose value the other dtype only has as infinity
+};
+
 // Copies `from` into `to`, element by element. Dtypes that differ are converted: from f32, bf16 or
-// f16 to f32 or bf16, rounding to the nearest. Shapes: equal. Both on the host.
-void copy_host(ConstTensorView from, TensorView to);
+// f16 to f32 or bf16, rounding to the nearest. `from` may lie at any address, as in a file.
+// Shapes: equal. Both on the host.
+CopyFindings copy_host(ConstTensorView from, TensorView to);
 
 }  // namespace tp

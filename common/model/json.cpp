@@ -17,6 +17,7 @@ namespace tp {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 
 // Is told of every piece of a JSON text while it is parsed.
 class StructureCheck {
@@ -56,7 +57,11 @@ Error no_json(const std::string& name, std::size_t byte) {
 }  // namespace
 
 nlohmann::json read_json(const std::filesystem::path& path) {
-  return parse_json(MappedFile(path).text(), path.string());
+  const MappedFile file(path);
+  if (file.bytes().size() > kMaxFileBytes)
+    throw input_error(fmt::format("{}: has {} bytes: JSON files must have at most {}",
+                                  path.string(), file.bytes().size(), kMaxFileBytes));
+  return parse_json(file.text(), path.string());
 }
 
 nlohmann::json parse_json(std::string_view text, const std::string& name) {

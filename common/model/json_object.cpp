@@ -16,6 +16,10 @@ std::string whole_number_within(Limits<std::int64_t> limits) {
   return fmt::format("a whole number from {} to {}", limits.min, limits.max);
 }
 
+std::string number_within(Limits<double> limits) {
+  return fmt::format("a number from {} to {}", limits.min, limits.max);
+}
+
 std::string one_of(const std::vector<std::string_view>& allowed) {
   return fmt::format("{}\"{}\"", allowed.size() > 1 ? "one of " : "", fmt::join(allowed, "\", \""));
 }
@@ -49,6 +53,11 @@ JsonObject::JsonObject(const nlohmann::json& value,
 const nlohmann::json* JsonObject::find(std::string_view key) const {
   const auto found = value_->find(key);
   return found == value_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool JsonObject::is_null(std::string_view key) const {
+  const auto found = value_->find(key);
+  return found != value_->end() && found->is_null();
 }
 
 std::vector<std::string> JsonObject::keys() const {
@@ -93,6 +102,17 @@ std::vector<std::int64_t> JsonObject::whole_list(std::string_view key,
   return {};
 }
 
+std::optional<std::vector<std::string>> JsonObject::text_list(std::string_view key) const {
+  const nlohmann::json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const bool right =
+      value->is_array() && std::all_of(value->begin(), value->end(),
+                                       [](const nlohmann::json& text) { return text.is_string(); });
+  if (right) return value->get<std::vector<std::string>>();
+  refuse(key, "a list of texts");
+  return std::nullopt;
+}
+
 std::optional<double> JsonObject::number(std::string_view key, Limits<double> limits) const {
   const nlohmann::json* value = find(key);
   if (value == nullptr) return std::nullopt;
@@ -100,7 +120,7 @@ std::optional<double> JsonObject::number(std::string_view key, Limits<double> li
     const auto number = value->get<double>();
     if (limits.min <= number && number <= limits.max) return number;
   }
-  refuse(key, fmt::format("a number from {} to {}", limits.min, limits.max));
+  refuse(key, number_within(limits));
   return std::nullopt;
 }
 
@@ -135,6 +155,11 @@ std::optional<std::string> JsonObject::choice(std::string_view key,
 std::int64_t JsonObject::required_whole(std::string_view key, Limits<std::int64_t> limits) const {
   if (!has(key)) refuse(key, whole_number_within(limits));
   return whole(key, limits).value_or(0);
+}
+
+double JsonObject::required_number(std::string_view key, Limits<double> limits) const {
+  if (!has(key)) refuse(key, number_within(limits));
+  return number(key, limits).value_or(0);
 }
 
 std::string JsonObject::required_choice(std::string_view key,

@@ -30,6 +30,9 @@ class JsonObject {
   JsonObject(const nlohmann::json& value, std::string file, Problems& problems);
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
+  // Whether the key is there with the value null: for the few keys where that is not the same as
+  // missing.
+  bool is_null(std::string_view key) const;
   std::vector<std::string> keys() const;
 
   // The object under a key.
@@ -39,12 +42,15 @@ class JsonObject {
   std::vector<std::int64_t> whole_list(std::string_view key, Limits<std::int64_t> limits) const;
   std::optional<double> number(std::string_view key, Limits<double> limits) const;
   std::optional<bool> boolean(std::string_view key) const;
+  // A list of texts; nothing if the key is missing.
+  std::optional<std::vector<std::string>> text_list(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::string> choice(std::string_view key,
                                     const std::vector<std::string_view>& allowed) const;
 
   // The same for keys that must be there. One that is missing is a problem and reads as 0 or "".
   std::int64_t required_whole(std::string_view key, Limits<std::int64_t> limits) const;
+  double required_number(std::string_view key, Limits<double> limits) const;
   std::string required_choice(std::string_view key,
                               const std::vector<std::string_view>& allowed) const;
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -91,13 +92,29 @@ WeightMap read_weight_map(const std::filesystem::path& index) {
   return names_by_file;
 }
 
+// Safetensors files beside the index that it does not name.
+std::vector<std::string> unnamed_files(const std::filesystem::path& index,
+                                       const WeightMap& weight_map) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(index.parent_path(), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") && !weight_map.contains(name))
+      files.push_back(describe(name));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 }  // namespace
 
 Safetensors Safetensors::open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return open_file(path);
   const std::filesystem::path index = path / "model.safetensors.index.json";
-  if (std::filesystem::exists(index, ignored)) return open_sharded(index);
+  // A link whose target is missing counts as an index: it must not be overlooked.
+  if (std::filesystem::exists(std::filesystem::symlink_status(index, ignored)))
+    return open_sharded(index);
   return open_file(path / "model.safetensors");
 }
 
@@ -116,6 +133,9 @@ Safetensors Safetensors::open_sharded(const std::filesystem::path& index) {
   const WeightMap weight_map = read_weight_map(index);
   Safetensors result;
   result.path_ = index.string();
+  if (const auto unnamed = unnamed_files(index, weight_map); !unnamed.empty())
+    result.notes_.push_back(
+        fmt::format("{}: does not name {}, not opened", result.path_, name_some(unnamed)));
   Problems problems;
   std::vector<OpenFile> files;
   for (const auto& [file_name, names] : weight_map) {
@@ -140,27 +160,20 @@ Safetensors Safetensors::open_sharded(const std::filesystem::path& index) {
 }
 
 void Safetensors::add(OpenFile file) {
-  const std::string path = file.mapping.path().string();
   const std::byte* data = file.mapping.bytes().data() + file.header.data_begin;
-  std::size_t num_copies = 0;
-  for (const SafetensorsEntry& entry : file.header.entries) {
-    const std::byte* place = data + entry.begin;
-    const std::optional<DType> dtype = usable_dtype(entry.dtype);
-    if (dtype && reinterpret_cast<std::uintptr_t>(place) % size_of(*dtype) != 0) {
-      const auto bytes = static_cast<std::int64_t>(entry.end - entry.begin);
-      const auto elements = bytes / static_cast<std::int64_t>(size_of(*dtype));
-      Tensor& copy = copies_.emplace_back(Tensor::on_host({elements}, *dtype));
-      std::memcpy(copy.view().data, place, static_cast<std::size_t>(bytes));
-      place = copy.view().data;
-      ++num_copies;
-    }
-    tensors_.emplace(entry.name, Stored{entry, path, place});
-  }
-  if (num_copies > 0)
-    notes_.push_back(fmt::format(
-        "{}: copied {} of {} tensors: their elements do not lie at multiples of their size", path,
-        num_copies, file.header.entries.size()));
+  for (SafetensorsEntry& entry : file.header.entries)
+    tensors_.emplace(std::move(entry.name), Stored{std::move(entry.dtype), std::move(entry.shape),
+                                                   files_.size(), data + entry.begin});
   files_.push_back(std::move(file.mapping));
+}
+
+Safetensors::BytePlace Safetensors::place_of(const std::byte* data) const {
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const std::span<const std::byte> bytes = files_[i].bytes();
+    if (std::less_equal<>()(bytes.data(), data) && std::less<>()(data, bytes.data() + bytes.size()))
+      return {i, data - bytes.data()};
+  }
+  throw Error(ErrorKind::rank, fmt::format("{}: the bytes are in no file of it", path_));
 }
 
 std::vector<std::string> Safetensors::names() const {
@@ -173,17 +186,18 @@ ConstTensorView Safetensors::tensor(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
     throw input_error(fmt::format("{}: has no tensor {}", path_, describe(name)));
-  const auto& [entry, file, data] = found->second;
-  const std::optional<DType> dtype = usable_dtype(entry.dtype);
-  if (!dtype)
-    throw input_error(fmt::format("{}: tensor {} has the dtype {}: must be F32, BF16 or F16", file,
-                                  describe(name), entry.dtype));
-  const std::optional<Shape> shape = usable_shape(entry.shape);
+  const Stored& stored = found->second;
+  const auto refuse = [&](const std::string& what) {
+    throw input_error(fmt::format("{}: tensor {} has the {}", files_[stored.file].path().string(),
+                                  describe(name), what));
+  };
+  const std::optional<DType> dtype = usable_dtype(stored.dtype);
+  if (!dtype) refuse(fmt::format("dtype {}: must be F32, BF16 or F16", stored.dtype));
+  const std::optional<Shape> shape = usable_shape(stored.shape);
   if (!shape)
-    throw input_error(
-        fmt::format("{}: tensor {} has the shape [{}]: must have at most 4 dimensions", file,
-                    describe(name), fmt::join(entry.shape, ", ")));
-  return {data, *shape, *dtype, Place::host, shape->row_elements()};
+    refuse(
+        fmt::format("shape [{}]: must have at most 4 dimensions", fmt::join(stored.shape, ", ")));
+  return {stored.data, *shape, *dtype, Place::host, shape->row_elements()};
 }
 
 }  // namespace tp

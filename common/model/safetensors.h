@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -30,21 +31,30 @@ class Safetensors {
   bool contains(std::string_view name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;  // sorted
 
-  // The tensor where it lies in the file, in the dtype that it is stored in. (The format does not
-  // align tensors: those that do not begin at a multiple of their element size were copied into
-  // memory when the file was opened.)
+  // The tensor where it lies in the file, in the dtype that it is stored in. The format does not
+  // align tensors, so the view may not be aligned() either: copy_host reads it anyway.
   // Errors: tp::Error (input) naming the file and the tensor if there is no such tensor, if it is
   //         stored as something else than F32, BF16 or F16, or has more than four dimensions.
   ConstTensorView tensor(std::string_view name) const;
 
-  // What the user might want to know, one line each: tensors that the index leaves out, and copies.
+  // The files, in the order of their names, and the place of some bytes of a tensor in them.
+  // Errors: tp::Error if the bytes are in none of the files.
+  struct BytePlace {
+    std::size_t file = 0;     // index into files()
+    std::int64_t offset = 0;  // from the begin of the file
+  };
+  const std::vector<MappedFile>& files() const { return files_; }
+  BytePlace place_of(const std::byte* data) const;
+
+  // What the user might want to know, one line each: tensors and files that the index leaves out.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   struct Stored {
-    SafetensorsEntry entry;
-    std::string file;
-    const std::byte* data;  // in one of files_ or copies_
+    std::string dtype;
+    std::vector<std::uint64_t> shape;
+    std::size_t file = 0;  // in files_
+    const std::byte* data = nullptr;
   };
   struct OpenFile {
     OpenFile(const std::filesystem::path& path, Problems& problems)
@@ -62,7 +72,6 @@ class Safetensors {
   std::string path_;  // for messages: of the file or the index
   std::map<std::string, Stored, std::less<>> tensors_;
   std::vector<MappedFile> files_;
-  std::vector<Tensor> copies_;
   std::vector<std::string> notes_;
 };
 

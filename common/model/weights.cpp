@@ -1,10 +1,11 @@
 #include "common/model/weights.h"
 
-#include <set>
+#include <iterator>
 
 #include <fmt/format.h>
 
 #include "common/core/error.h"
+#include "common/model/fused_layers.h"
 
 namespace tp {
 
@@ -14,14 +15,10 @@ std::string name_in_layer(std::int64_t layer, const std::string& module, const c
   return fmt::format("model.layers.{}.{}.{}", layer, module, what);
 }
 
-struct Expected {
-  std::string name;
-  Shape shape;
-};
+}  // namespace
 
-// Every tensor that the decoder reads.
-std::vector<Expected> expected_tensors(const ModelConfig& c) {
-  std::vector<Expected> list;
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& c) {
+  std::vector<ExpectedTensor> list;
   list.push_back({"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}});
   for (std::int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     const auto add_linear = [&](const char* module, std::int64_t out, std::int64_t in,
@@ -30,10 +27,14 @@ std::vector<Expected> expected_tensors(const ModelConfig& c) {
       if (has_bias) list.push_back({name_in_layer(layer, module, "bias"), {out}});
     };
     list.push_back({name_in_layer(layer, "input_layernorm", "weight"), {c.hidden_size}});
-    add_linear("self_attn.q_proj", c.q_size(), c.hidden_size, c.attention_bias);
-    add_linear("self_attn.k_proj", c.kv_size(), c.hidden_size, c.attention_bias);
-    add_linear("self_attn.v_proj", c.kv_size(), c.hidden_size, c.attention_bias);
-    add_linear("self_attn.o_proj", c.hidden_size, c.q_size(), c.attention_bias);
+    add_linear("self_attn.q_proj", c.q_size(), c.hidden_size, c.qkv_bias);
+    add_linear("self_attn.k_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
+    add_linear("self_attn.v_proj", c.kv_size(), c.hidden_size, c.qkv_bias);
+    add_linear("self_attn.o_proj", c.hidden_size, c.q_size(), c.o_bias);
+    if (c.qk_norm) {
+      list.push_back({name_in_layer(layer, "self_attn.q_norm", "weight"), {c.head_dim}});
+      list.push_back({name_in_layer(layer, "self_attn.k_norm", "weight"), {c.head_dim}});
+    }
     list.push_back({name_in_layer(layer, "post_attention_layernorm", "weight"), {c.hidden_size}});
     add_linear("mlp.gate_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
     add_linear("mlp.up_proj", c.intermediate_size, c.hidden_size, c.mlp_bias);
@@ -44,34 +45,21 @@ std::vector<Expected> expected_tensors(const ModelConfig& c) {
   return list;
 }
 
-}  // namespace
-
 Weights Weights::open(const std::filesystem::path& folder,
                       const ModelConfig& config,
                       std::optional<DType> store_as) {
   Weights weights(Safetensors::open(folder), config, store_as);
-  std::vector<std::string> problems;
+  Problems problems;
   std::set<std::string> used;
-  for (const Expected& expected : expected_tensors(config)) {
-    used.insert(expected.name);
-    if (!weights.files_.contains(expected.name)) {
-      const bool head = expected.name == "lm_head.weight";
-      problems.push_back(expected.name + " is missing" +
-                         (head ? " (and tie_word_embeddings is false)" : ""));
-      continue;
-    }
-    try {
-      const Shape shape = weights.files_.tensor(expected.name).shape;
-      if (shape != expected.shape)
-        problems.push_back(fmt::format("{} has shape {}, config.json says {}", expected.name,
-                                       shape.to_string(), expected.shape.to_string()));
-    } catch (const Error& e) {
-      problems.push_back(e.what());
-    }
+  for (const ExpectedTensor& expected : expected_tensors(config)) {
+    weights.tensor_names_.push_back(expected.name);
+    weights.check(expected.name, expected.shape, used, problems);
   }
   if (!problems.empty())
-    throw input_error(fmt::format("{}: the weights do not fit config.json:\n  {}", folder.string(),
-                                  fmt::join(problems, "\n  ")));
+    throw input_error(fmt::format("{}: the weights do not fit config.json:\n{}", folder.string(),
+                                  problems.text()));
+  for (const std::string& name : weights.tensor_names_)
+    weights.name_by_begin_.emplace(weights.tensor(name).data, name);
   for (const std::string& name : weights.files_.names()) {
     if (used.contains(name)) continue;
     const bool tied_head = name == "lm_head.weight";
@@ -82,11 +70,55 @@ Weights Weights::open(const std::filesystem::path& folder,
   return weights;
 }
 
+// Adds the name under which the files have the tensor to `used`.
+void Weights::check(const std::string& name,
+                    const Shape& shape,
+                    std::set<std::string>& used,
+                    Problems& problems) const {
+  std::string stored = name;
+  Shape stored_shape = shape;
+  const std::optional<FusedPart> part = fused_part(config_, name);
+  if (part && files_.contains(part->tensor)) {
+    if (files_.contains(name))
+      problems.add(fmt::format("  {} is there twice: {} holds it, too", name, part->tensor));
+    stored = part->tensor;
+    stored_shape = shape.with_rows(part->fused_rows);
+  }
+  if (!used.insert(stored).second) return;  // another part of it has been checked
+  if (!files_.contains(stored)) {
+    const bool head = name == "lm_head.weight";
+    problems.add("  " + name + " is missing" + (head ? " (and tie_word_embeddings is false)" : ""));
+    return;
+  }
+  try {
+    const Shape found = files_.tensor(stored).shape;
+    if (found != stored_shape)
+      problems.add(fmt::format("  {} has shape {}, config.json says {}", stored, found.to_string(),
+                               stored_shape.to_string()));
+  } catch (const Error& e) {
+    problems.add(fmt::format("  {}", e.what()));
+  }
+}
+
+ConstTensorView Weights::tensor(const std::string& name) const {
+  const std::optional<FusedPart> part = fused_part(config_, name);
+  if (part && files_.contains(part->tensor)) return files_.tensor(part->tensor).rows_in(part->rows);
+  return files_.tensor(name);
+}
+
+const std::string& Weights::name_of(ConstTensorView view) const {
+  const auto behind = name_by_begin_.upper_bound(view.data);
+  if (behind == name_by_begin_.begin())
+    throw Error(ErrorKind::rank, "these bytes belong to no weight of the model");
+  return std::prev(behind)->second;
+}
+
 WholeLinear Weights::linear(std::int64_t layer, const std::string& module) const {
-  const bool has_bias = module.starts_with("mlp.") ? config_.mlp_bias : config_.attention_bias;
-  return {files_.tensor(name_in_layer(layer, module, "weight")),
-          has_bias ? files_.tensor(name_in_layer(layer, module, "bias")) : ConstTensorView{},
-          store_as_};
+  const bool has_bias = module.starts_with("mlp.")     ? config_.mlp_bias
+                        : module == "self_attn.o_proj" ? config_.o_bias
+                                                       : config_.qkv_bias;
+  return {tensor(name_in_layer(layer, module, "weight")),
+          has_bias ? tensor(name_in_layer(layer, module, "bias")) : ConstTensorView{}, store_as_};
 }
 
 ConstTensorView Weights::norm(std::int64_t layer, const std::string& module) const {

@@ -6,6 +6,15 @@ namespace {
 
 constexpr char kWeights[] = "weights";  // tag of the memory
 
+// The dtype of several tensors stored as one: the first's, unless one of them needs f32. Nothing
+// is rounded that would not be by itself.
+DType common_dtype(const std::vector<WholeLinear>& parts, ConstTensorView WholeLinear::*tensor) {
+  DType common = storage_dtype((parts[0].*tensor).dtype, parts[0].store_as);
+  for (const WholeLinear& part : parts)
+    if (storage_dtype((part.*tensor).dtype, part.store_as) == DType::f32) common = DType::f32;
+  return common;
+}
+
 // A bias [N] as a column of N rows, so that a range of it is a range of rows.
 ConstTensorView as_rows(ConstTensorView bias) {
   return {bias.data, {bias.shape.elements()}, bias.dtype, bias.place, 1};
@@ -41,12 +50,11 @@ ColumnParallelLinear ColumnParallelLinear::shard_fused(const RankContext& ctx,
   layer.out_global = shard_range(first.weight.rows(), ctx.rank, ctx.tp_size);
   const std::int64_t rows = layer.out_global.size();
   const std::int64_t all_rows = rows * static_cast<std::int64_t>(parts.size());
-  layer.weight_local =
-      ctx.device.allocate({all_rows, first.weight.shape[1]},
-                          storage_dtype(first.weight.dtype, first.store_as), kWeights);
+  layer.weight_local = ctx.device.allocate({all_rows, first.weight.shape[1]},
+                                           common_dtype(parts, &WholeLinear::weight), kWeights);
   if (first.bias.data != nullptr)
     layer.bias_local =
-        ctx.device.allocate({all_rows}, storage_dtype(first.bias.dtype, first.store_as), kWeights);
+        ctx.device.allocate({all_rows}, common_dtype(parts, &WholeLinear::bias), kWeights);
   Range place{0, rows};  // of this part among the local rows
   for (const WholeLinear& part : parts) {
     ctx.device.upload(part.weight.rows_in(layer.out_global),
@@ -72,8 +80,7 @@ RowParallelLinear RowParallelLinear::shard(const RankContext& ctx,
   RowParallelLinear layer;
   const std::int64_t in = whole.weight.shape[1];
   layer.blocks = SumBlocks::of_rank(in, ctx.rank, ctx.tp_size, unit);
-  const Range units = shard_range(in / unit, ctx.rank, ctx.tp_size);
-  layer.in_global = {units.begin * unit, units.end * unit};
+  layer.in_global = shard_range(in / unit, ctx.rank, ctx.tp_size).times(unit);
   layer.weight_local =
       ctx.device.upload(whole.weight.columns_in(layer.in_global), whole.store_as, kWeights);
   if (whole.bias.data != nullptr)

@@ -48,6 +48,7 @@ struct ColumnParallelLinear {
                                          Range rows);
   // Several layers that share their input, such as gate and up, as one: its rows are this rank's
   // rows of each part, one part behind the other. A stored fused matrix is never cut as a whole.
+  // If one of the parts is kept in f32, all of them are.
   // Shapes: equal for all parts; biases for all of them or for none.
   static ColumnParallelLinear shard_fused(const RankContext& ctx,
                                           const std::vector<WholeLinear>& parts);

@@ -45,6 +45,8 @@ void run_rank(int rank,
     output.memory = device->memory();
   } catch (const Aborted&) {
     // Another rank has the reason.
+  } catch (const Error& e) {
+    hub.abort(failure(rank, e.what(), comm->last_call()), e.kind());
   } catch (const std::exception& e) {
     hub.abort(failure(rank, e.what(), comm->last_call()));
   } catch (...) {
@@ -100,13 +102,15 @@ std::vector<RankOutput> run_ranks(const Launch& launch,
   while (!changed.wait_for(lock, std::chrono::milliseconds(50), all_left)) {
     if (!hub.aborted() || changed.wait_for(lock, kGrace, all_left)) continue;
     std::fflush(stdout);
-    fmt::print(stderr, "error: {}; {} of {} ranks did not stop\n", hub.abort_reason(), running,
-               launch.tp_size);
+    std::fputs(fmt::format("error: {}; {} of {} ranks did not stop\n", hub.abort_reason(), running,
+                           launch.tp_size)
+                   .c_str(),
+               stderr);
     std::_Exit(3);
   }
   lock.unlock();
   for (std::thread& thread : threads) thread.join();
-  if (hub.aborted()) throw Error(ErrorKind::rank, hub.abort_reason());
+  if (hub.aborted()) throw Error(hub.abort_kind(), hub.abort_reason());
   return outputs;
 }
 

@@ -43,7 +43,7 @@ struct RankOutput {
 // what they left, in rank order.
 //
 // Errors: the first rank that throws stops the others; its error comes out of here, with the rank
-//         and its last communication call. A rank that does not return although it was stopped
+//         and its last communication call; its kind stays, and is `rank` for other exceptions. A rank that does not return although it was stopped
 //         cannot be killed, being a thread: after two seconds of grace the whole process ends
 //         with exit code 3 and the message.
 std::vector<RankOutput> run_ranks(const Launch& launch,

@@ -82,8 +82,9 @@ std::vector<std::string> tp_problems(const ShardedSizes& sizes, int tp_size, boo
   must_divide("num_attention_heads", sizes.heads);
   if (sizes.kv_heads % tp_size != 0 && tp_size % sizes.kv_heads != 0)
     problems.push_back(fmt::format(
-        "num_key_value_heads={} and tp={}: neither divides the other (remainders {} and {})",
-        sizes.kv_heads, tp_size, sizes.kv_heads % tp_size, tp_size % sizes.kv_heads));
+        "num_key_value_heads={} and tp={}: neither divides the other ({} % {} = {}, {} % {} = {})",
+        sizes.kv_heads, tp_size, sizes.kv_heads, tp_size, sizes.kv_heads % tp_size, tp_size,
+        sizes.kv_heads, tp_size % sizes.kv_heads));
   must_divide("intermediate_size", sizes.intermediate);
   return problems;
 }
@@ -99,10 +100,13 @@ void check_tp_size(const ShardedSizes& sizes, int tp_size, bool uneven) {
   heads_per_kv_head(sizes.heads, sizes.kv_heads);  // no tp_size would cure that
   const std::vector<std::string> problems = tp_problems(sizes, tp_size, uneven);
   if (problems.empty()) return;
-  const std::string hint = tp_size <= sizes.heads ? "; or add --uneven to split unevenly" : "";
-  throw input_error(fmt::format("--tp {} cannot split this model:\n  {}\nusable sizes: {}{}",
-                                tp_size, fmt::join(problems, "\n  "),
-                                fmt::join(usable_tp_sizes(sizes), ", "), hint));
+  std::string usable = fmt::format("{}", fmt::join(usable_tp_sizes(sizes), ", "));
+  if (uneven)
+    usable = fmt::format("1 to {}", sizes.heads);
+  else if (tp_size <= sizes.heads)
+    usable += "; or add --uneven to split unevenly";
+  throw input_error(fmt::format("--tp {} cannot split this model:\n  {}\nusable sizes: {}", tp_size,
+                                fmt::join(problems, "\n  "), usable));
 }
 
 }  // namespace tp

@@ -1,7 +1,5 @@
 #include "common/parallel/vocab_parallel.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "common/core/error.h"
@@ -16,8 +14,7 @@ VocabParallelTable VocabParallelTable::load(const RankContext& ctx,
   local.shard = shard;
   local.rows_local = ctx.device.allocate({shard.rows.size(), table.shape[1]},
                                          storage_dtype(table.dtype, store_as), "weights");
-  const Range real{std::min(shard.rows.begin, table.rows()),
-                   std::min(shard.rows.end, table.rows())};
+  const Range real = shard.rows.within(table.rows());
   ctx.device.upload(table.rows_in(real), local.rows_local.view().rows_in({0, real.size()}));
   return local;
 }
@@ -42,11 +39,8 @@ void VocabParallelTable::logits(const RankContext& ctx,
 
 std::vector<Range> VocabParallelTable::valid_ranges(int tp_size) const {
   std::vector<Range> ranges;
-  for (int rank = 0; rank < tp_size; ++rank) {
-    const std::int64_t rows = shard.rows.size();
-    ranges.push_back(
-        {std::min(rank * rows, shard.valid), std::min((rank + 1) * rows, shard.valid)});
-  }
+  for (int rank = 0; rank < tp_size; ++rank)
+    ranges.push_back(Range{rank, rank + 1}.times(shard.rows.size()).within(shard.valid));
   return ranges;
 }
 

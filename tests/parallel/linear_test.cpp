@@ -251,6 +251,24 @@ TEST_CASE("a rank allocates and reads the bytes of its shard and nothing else") 
   }
 }
 
+TEST_CASE("parts of different dtypes are fused without rounding any of them") {
+  const Matrix first = random_matrix(8, 6, 1), second = random_matrix(8, 6, 2);
+  const Tensor rounded = to_tensor(first, DType::bf16), exact = to_tensor(second, DType::f32);
+  for (const bool exact_first : {false, true}) {
+    const auto ranks = run_ranks(launch_of(2), [&](RankContext& ctx, RankOutput& out) {
+      const WholeLinear a{rounded.view()}, b{exact.view()};
+      const auto layer = ColumnParallelLinear::shard_fused(
+          ctx, exact_first ? std::vector{b, a} : std::vector{a, b});
+      out.keep("weight", layer.weight_local);
+    });
+    const ConstTensorView weight = ranks[1].tensor("weight");
+    REQUIRE(weight.dtype == DType::f32);
+    const std::int64_t place = exact_first ? 0 : 4;  // of the f32 part's row 5
+    CHECK(weight.row<float>(place + 1)[3] == second(5, 3));
+    CHECK(weight.row<float>(4 - place + 1)[3] == to_float(to_bf16(first(5, 3))));
+  }
+}
+
 TEST_CASE("a shard is a copy of the whole layer at the time of loading") {
   Problem problem = random_problem({5, 48, 80});
   const Tensor expected = problem.one_device();

@@ -111,6 +111,19 @@ TEST_CASE("a rank that throws before any call says so") {
   CHECK_THAT(text, ContainsSubstring("before any communication"));
 }
 
+TEST_CASE("an error that the user can cure stays one") {
+  try {
+    run_ranks(launch_of(2), [](RankContext& ctx, RankOutput&) {
+      if (ctx.rank == 1) throw input_error("w: too large for bf16");
+      sum_ones(ctx, "x");
+    });
+    FAIL("nothing was thrown");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::input);
+    CHECK_THAT(e.what(), ContainsSubstring("rank 1 failed: w: too large for bf16"));
+  }
+}
+
 TEST_CASE("a failure counts also when the other ranks are done") {
   const std::string text = failure(launch_of(2), [](RankContext& ctx, RankOutput&) {
     if (ctx.rank == 0) return;
@@ -231,4 +244,23 @@ TEST_CASE("whatever a rank throws stops all ranks") {
                                 ctx.group.barrier();
                               }),
                     ContainsSubstring("rank 2 failed: something was thrown"));
+}
+
+TEST_CASE("ranks wait for orders as long as it takes but hear when there will be none") {
+  Launch launch;
+  launch.tp_size = 3;
+  launch.timeout = std::chrono::milliseconds(100);
+  const auto body = [](Patience patience, bool fails) {
+    return [=](RankContext& ctx, RankOutput&) {
+      std::vector<std::byte> bytes(5);
+      if (ctx.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      if (ctx.rank == 0 && fails) throw Error(ErrorKind::rank, "no more orders");
+      ctx.group.broadcast(bytes, 0, patience);
+    };
+  };
+  CHECK_NOTHROW(run_ranks(launch, body(Patience::unlimited, false)));
+  CHECK_THROWS_WITH(run_ranks(launch, body(Patience::unlimited, true)),
+                    ContainsSubstring("rank 0 failed: no more orders"));
+  CHECK_THROWS_WITH(run_ranks(launch, body(Patience::limited, false)),
+                    ContainsSubstring("did not come"));
 }

@@ -69,7 +69,9 @@ struct Problem {
         q_bias(make(integers)(1, q.rows, 6)),
         k_bias(make(integers)(1, k.rows, 7)),
         v_bias(make(integers)(1, v.rows, 8)),
-        o_bias(make(integers)(1, o.rows, 9)) {}
+        o_bias(make(integers)(1, o.rows, 9)),
+        q_norm(make(integers)(1, s.head_dim, 10)),
+        k_norm(make(integers)(1, s.head_dim, 11)) {}
 
   static Matrix (*make(bool integers))(std::int64_t, std::int64_t, std::uint64_t) {
     return integers ? random_integers : random_matrix;
@@ -79,7 +81,14 @@ struct Problem {
     const auto layer = [&](const Matrix& weight, const Matrix& bias) {
       return WholeLinear{weight.view(), biased ? bias.view() : ConstTensorView{}, {}};
     };
-    return {layer(q, q_bias), layer(k, k_bias), layer(v, v_bias), layer(o, o_bias)};
+    WholeAttention whole{layer(q, q_bias), layer(k, k_bias), layer(v, v_bias), layer(o, o_bias)};
+    if (normed) {
+      whole.q_norm = q_norm.view();
+      whole.k_norm = k_norm.view();
+      whole.norm_eps = 1e-2f;
+    }
+    whole.window = window;
+    return whole;
   }
 
   // All tokens of all sequences at once, in the order of the rows of x.
@@ -91,8 +100,18 @@ struct Problem {
 
   Sizes sizes;
   bool biased;
-  Matrix x, q, k, v, o, q_bias, k_bias, v_bias, o_bias;
+  bool normed = false;  // each head of q and k
+  std::int64_t window = kNoWindow;
+  Matrix x, q, k, v, o, q_bias, k_bias, v_bias, o_bias, q_norm, k_norm;
 };
+
+// As in a llama, with biases, and with all that other families add.
+std::vector<Problem> variants(const Sizes& sizes) {
+  std::vector<Problem> all{Problem(sizes, false), Problem(sizes, true), Problem(sizes, true)};
+  all.back().normed = true;
+  all.back().window = 3;
+  return all;
+}
 
 // What one device computes, with whole weights and all heads.
 struct OneDevice {
@@ -113,11 +132,15 @@ struct OneDevice {
     linear(p.x.view(), whole.q, steps.q, 1);
     linear(p.x.view(), whole.k, steps.k, 1);
     linear(p.x.view(), whole.v, steps.v, 1);
+    if (p.normed) {
+      device->rms_norm_heads(steps.q, whole.q_norm, whole.norm_eps);
+      device->rms_norm_heads(steps.k, whole.k_norm, whole.norm_eps);
+    }
     device->rope(steps.q, rope, batch.view().positions);
     device->rope(steps.k, rope, batch.view().positions);
     device->store_kv(steps.k, steps.v, batch.view().slot_mapping, cache.layer());
     device->attention(steps.q, cache.layer(), {{0, s.heads}, {0, s.kv_heads}, s.heads / s.kv_heads},
-                      batch.view(), steps.attention);
+                      batch.view(), steps.attention, whole.window);
     linear(steps.attention, whole.o, y.view(), s.head_dim);
   }
 
@@ -163,8 +186,7 @@ std::vector<RankOutput> run_split(const Problem& p, int tp_size) {
 
 TEST_CASE("each rank computes its heads with the bits of one device") {
   for (const Sizes& sizes : kSizes) {
-    for (const bool biased : {false, true}) {
-      const Problem problem(sizes, biased);
+    for (const Problem& problem : variants(sizes)) {
       OneDevice one(problem);
       const AttentionSteps whole = one.steps.view();
       for (int tp_size = 1; tp_size <= 8; ++tp_size) {
@@ -189,8 +211,7 @@ TEST_CASE("each rank computes its heads with the bits of one device") {
 
 TEST_CASE("the sum over the heads of all ranks has the bits of one device where tp divides 8") {
   for (const Sizes& sizes : kSizes) {
-    for (const bool biased : {false, true}) {
-      const Problem problem(sizes, biased);
+    for (const Problem& problem : variants(sizes)) {
       const OneDevice one(problem);
       for (const int tp_size : {1, 2, 4, 8}) {
         INFO(sizes.heads << " heads, " << sizes.kv_heads << " KV heads, tp " << tp_size);
@@ -203,8 +224,7 @@ TEST_CASE("the sum over the heads of all ranks has the bits of one device where 
 
 TEST_CASE("the sum stays within the tolerance elsewhere with the same bits on all ranks") {
   for (const Sizes& sizes : kSizes) {
-    for (const bool biased : {false, true}) {
-      const Problem problem(sizes, biased);
+    for (const Problem& problem : variants(sizes)) {
       OneDevice one(problem);
       const Tolerance tolerance = Tolerance::reordered_sum(
           problem.o.cols, max_dot_magnitude(one.steps.attention, problem.o.view()));
@@ -241,7 +261,7 @@ TEST_CASE("integers of single tokens are exact on any number of ranks") {
 }
 
 TEST_CASE("decoding token by token has the bits of the prefill on any number of ranks") {
-  const Problem problem({50, 8, 4, 12}, true);
+  const Problem problem = variants({50, 8, 4, 12}).back();
   for (const int tp_size : {1, 2, 3, 4, 8}) {
     const auto prefill = run_split(problem, tp_size);
     const auto decode = run_ranks(launch_of(tp_size), [&](RankContext& ctx, RankOutput& out) {
@@ -281,15 +301,15 @@ TEST_CASE("attention by heads communicates once and only behind o_proj") {
 }
 
 TEST_CASE("a rank allocates and reads the weights of its heads and nothing else") {
-  const Problem problem({50, 8, 4, 12}, true);
+  const Problem problem = variants({50, 8, 4, 12}).back();
   for (const int tp_size : {1, 2, 3, 4, 8}) {
     const auto ranks =
         run_ranks(launch_of(tp_size), [&](RankContext& ctx, RankOutput&) { load(ctx, problem); });
     for (int r = 0; r < tp_size; ++r) {
       const HeadShard heads = head_shard(8, 4, r, tp_size);
-      // Rows of q, k and v with their biases, columns of o, and the whole bias of o.
+      // Rows of q, k and v with their biases, columns of o, the whole bias of o, and two norms.
       const std::int64_t rows = (heads.query.size() + 2 * heads.kv.size()) * 12;
-      const std::int64_t bytes = (rows * (50 + 1) + heads.query.size() * 12 * 50 + 50) * 4;
+      const std::int64_t bytes = (rows * (50 + 1) + heads.query.size() * 12 * 50 + 50 + 2 * 12) * 4;
       const MemoryCounter& memory = ranks[static_cast<std::size_t>(r)].memory;
       INFO("rank " << r << " of " << tp_size);
       CHECK(memory.use("weights").peak_bytes == bytes);
