@@ -82,7 +82,7 @@ void show_reasons(Report& report, const ShardedSizes& sizes, int tp_size, std::i
 void show_usable_sizes(Report& report) {
   report.section("Which tp sizes are usable");
   report.line("tp must divide the query heads and the intermediate size, and tp and the KV heads");
-  report.line("must divide one another, one way or the other. Query heads alone say too much:");
+  report.line("must divide one another, one way or the other. Query heads alone would allow more:");
   Table table{"usable_sizes",
               {"query heads", "KV heads", "intermediate", "by query heads alone", "usable"},
               {}};

@@ -199,7 +199,7 @@ void show_renaming(const Options& options,
 
 void lesson(const Options& options, bool check_hash, Report& report) {
   const auto tp_size = static_cast<int>(options.tp);
-  check_divides("number of query heads", kHeads, options.tp, options.uneven);
+  check_tp_size({kHeads, kKvHeads}, static_cast<int>(options.tp), options.uneven);
   if (tp_size == 1 && !options.fault.empty())
     throw input_error(fmt::format(
         "--fault {} with --tp 1: one rank alone cannot differ from another; use --tp 2 or more",

@@ -16,8 +16,8 @@ class RenamedBlocks final : public ForwardingGroup {
         last_block_(static_cast<std::int32_t>(num_blocks - 1)),
         block_size_(static_cast<std::int32_t>(block_size)) {}
 
-  void broadcast(std::vector<std::byte>& bytes, int root) override {
-    ForwardingGroup::broadcast(bytes, root);
+  void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override {
+    ForwardingGroup::broadcast(bytes, root, patience);
     if (rank() != 1) return;
     BatchPlan plan;
     plan.decode(bytes);

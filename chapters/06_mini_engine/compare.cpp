@@ -73,6 +73,7 @@ void compare_tokens(Report& report,
                     const Weights& weights,
                     int tp_size,
                     const std::vector<Completion>& completions) {
+  std::int64_t cut_short = 0;
   std::vector<std::pair<std::string, std::string>> ids;  // what is compared, and the outcome
   for (std::size_t i = 0; i < completions.size(); ++i) {
     const Completion& found = completions[i];
@@ -85,13 +86,20 @@ void compare_tokens(Report& report,
     };
     const Completion reference =
         generate(one_device, job.entries[i].request, job.max_cached_tokens(), kKeptLogitBytes);
-    const std::size_t steps = std::min(found.logits.size(), reference.logits.size());
-    if (steps > 0)
-      report.check(compare_logits(fmt::format("prompt {}, logits of {} steps", i, steps), tp_size,
-                                  found.logits, reference.logits));
+    const std::size_t kept = std::min(found.logits.size(), reference.logits.size()),
+                      steps = std::min(found.ids.size(), reference.ids.size());
+    if (kept < steps) ++cut_short;
+    if (kept > 0)
+      report.check(compare_logits(
+          kept < steps ? fmt::format("prompt {}, logits of {} of {} steps", i, kept, steps)
+                       : fmt::format("prompt {}, logits of {} steps", i, steps),
+          tp_size, found.logits, reference.logits));
     ids.emplace_back(fmt::format("prompt {}, {} token ids", i, reference.ids.size()),
                      first_difference(found.ids, reference.ids));
   }
+  if (cut_short > 0)
+    report.line(fmt::format("  of {} prompts not all logits are compared: {} MiB of them are kept",
+                            cut_short, kKeptLogitBytes >> 20));
   for (const auto& [name, outcome] : ids) report.expect(name, outcome, "equal");
 }
 
@@ -99,8 +107,11 @@ void compare_layers(Report& report,
                     const Job& job,
                     const Weights& weights,
                     int tp_size,
-                    std::span<const std::int32_t> ids,
+                    const Inspection& inspection,
                     const std::vector<RankOutput>& ranks) {
+  report.line(
+      fmt::format("module by module: {} of {} tokens of prompt {} and its text, alone in one step",
+                  inspection.ids.size(), inspection.all_tokens, inspection.entry));
   OneDeviceDecoder decoder(job.config, weights, job.max_cached_tokens());
   std::string first;
   const Tap compare_module = [&](const std::string& name, ConstTensorView whole) {
@@ -113,7 +124,7 @@ void compare_layers(Report& report,
     if (!worst.passed && first.empty()) first = fmt::format("{}, {}", name, worst.place);
     report.check(worst);
   };
-  decoder.forward(ids, 0, std::ssize(ids), compare_module);
+  decoder.forward(inspection.ids, 0, std::ssize(inspection.ids), compare_module);
   report.line(first.empty() ? "  no difference in any module" : "  first difference: " + first);
 }
 

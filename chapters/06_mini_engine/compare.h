@@ -23,13 +23,20 @@ void compare_tokens(Report& report,
                     int tp_size,
                     const std::vector<Completion>& completions);
 
-// Runs the ids once more on one device and compares the output of every module of every layer with
-// what each rank kept under the same name; names the first difference.
+// A prompt and the text after it, run once more in a single step, to look at every module.
+struct Inspection {
+  std::size_t entry = 0;          // whose prompt
+  std::vector<std::int32_t> ids;  // as many of the tokens as one step can take
+  std::size_t all_tokens = 0;     // that there are
+};
+
+// Runs the same on one device and compares the output of every module of every layer with what each
+// rank kept under the same name; names the first difference.
 void compare_layers(Report& report,
                     const Job& job,
                     const Weights& weights,
                     int tp_size,
-                    std::span<const std::int32_t> ids,
+                    const Inspection& inspection,
                     const std::vector<RankOutput>& ranks);
 
 }  // namespace tp

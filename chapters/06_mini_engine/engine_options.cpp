@@ -11,6 +11,9 @@ std::vector<ExtraOption> engine_flags(EngineOptions& engine) {
       {"--prompt-file", &engine.prompt_file,
        "file with a prompt per line, plain or as a JSON object with sampling of its own; - reads "
        "standard input"},
+      {"--chat", &engine.chat,
+       "answer prompts as a chat model was trained to: chatml (Qwen, SmolLM2, ...) or llama3"},
+      {"--system", &engine.system, "system text of the chat (default: the model's own)"},
       {"--max-tokens", &engine.max_tokens, "new tokens per prompt"},
       {"--ignore-eos", &engine.ignore_eos, "go on after the end of the text"},
       {"--temperature", &engine.temperature, "0: always the most likely token (default)"},
@@ -20,7 +23,9 @@ std::vector<ExtraOption> engine_flags(EngineOptions& engine) {
       {"--sampling", &engine.sampling,
        "model: take temperature, top-k and top-p from generation_config.json"},
       {"--max-model-len", &engine.max_model_len,
-       "tokens of one sequence (default: what the model was trained for, at most 4096)"},
+       "tokens of one sequence in the KV cache, where the last token of a text needs no place "
+       "(default: "
+       "what the model was trained for, at most 4096)"},
       {"--max-num-seqs", &engine.max_num_seqs, "sequences that run at the same time (default: 16)"},
       {"--max-num-batched-tokens", &engine.max_num_batched_tokens,
        "tokens of all sequences in one step (default: 512)"},
@@ -34,9 +39,12 @@ std::vector<ExtraOption> engine_flags(EngineOptions& engine) {
        "the same as memory of each rank; the rank with the fewest blocks limits all"},
       {"--no-plan-hash", &engine.no_plan_hash,
        "do not compare what the ranks are about to run; to see what the comparison is good for"},
-      {"--show-batch", &engine.show_batch, "print the plan of this step, as the ranks read it"},
+      {"--show-batch", &engine.show_batch,
+       "print the plan of this step, counted from 1, as the ranks read it"},
       {"--compare", &engine.compare,
-       "with one device: tokens, layers (every module of every layer) or none"}};
+       "with one device: tokens, layers (every module of every layer) or none"},
+      {"--explain-load", &engine.explain_load,
+       "print which bytes of the weight files each rank reads, load them, and generate nothing"}};
 }
 
 }  // namespace tp

@@ -15,6 +15,8 @@ struct EngineOptions {
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_ids;  // "1,2,3"
   std::string prompt_file;              // "-": standard input
+  std::string chat;                     // name of a template; empty: prompts are gone on with
+  std::string system;                   // of a chat; empty: the model's own
   std::int64_t max_tokens = 64;
   bool ignore_eos = false;
   std::optional<double> temperature, top_p;
@@ -28,6 +30,7 @@ struct EngineOptions {
   bool no_plan_hash = false;
   std::optional<std::int64_t> show_batch;
   std::string compare = "tokens";
+  bool explain_load = false;
 };
 
 // The options with their flags and help texts, for ChapterSpec.

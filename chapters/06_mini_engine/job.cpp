@@ -1,7 +1,10 @@
 #include "job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -18,10 +21,23 @@ namespace tp {
 namespace {
 
 constexpr char kBuiltInPrompt[] = "It is a truth universally acknowledged, that";
+constexpr char kBuiltInQuestion[] = "What is the capital of France?";
 // Defaults: enough for a demonstration, little enough for a laptop.
 constexpr std::int64_t kDefaultModelLen = 4096, kDefaultNumSeqs = 16, kDefaultBatchedTokens = 512;
 
+constexpr std::int64_t kMaxBlockSize = 1 << 20, kMaxMemoryMib = std::int64_t{1} << 40;
+
 using ProblemList = std::vector<std::string>;
+
+// So that the last part of the path is the name of the model.
+std::filesystem::path without_last_slash(const std::filesystem::path& folder) {
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+double machine_bytes() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+}
 
 std::vector<std::int32_t> parse_ids(const std::string& text, ProblemList& problems) {
   std::vector<std::int32_t> ids;
@@ -52,7 +68,7 @@ SamplingParams sampling_params(const Options& options,
       params.top_k = config.top_k;
       params.top_p = config.top_p;
     }
-  } else if (engine.top_k || engine.top_p) {
+  } else if (engine.top_k.value_or(0) > 0 || engine.top_p.value_or(1) < 1) {
     params.temperature = 1;  // filters without a temperature mean: sample
   }
   params.temperature = engine.temperature.value_or(params.temperature);
@@ -92,15 +108,22 @@ void add_prompts(const EngineOptions& engine,
     request.prompt_ids = std::move(ids);
     request.sampling.seed += job.entries.size() - 1;  // two equal prompts go different ways
   };
+  const auto add_text = [&](const std::string& text, const std::string& name) {
+    try {
+      add(job.prompt_ids(text), name);
+    } catch (const Error& e) {  // some vocabularies lack characters
+      problems.push_back(fmt::format("{}: {}", name, e.what()));
+    }
+  };
   for (const std::string& text : engine.prompts)
-    add(job.tokenizer.encode(text), fmt::format("--prompt \"{}\"", text.substr(0, 40)));
+    add_text(text, fmt::format("--prompt \"{}\"", text.substr(0, 40)));
   for (const std::string& text : engine.prompt_ids) {
     const std::size_t known = problems.size();
     std::vector<std::int32_t> ids = parse_ids(text, problems);
     if (problems.size() == known) add(std::move(ids), "--prompt-ids " + text.substr(0, 40));
   }
   if (engine.prompts.empty() && engine.prompt_ids.empty() && engine.prompt_file.empty())
-    add(job.tokenizer.encode(kBuiltInPrompt), "the built-in prompt");
+    add_text(job.chat ? kBuiltInQuestion : kBuiltInPrompt, "the built-in prompt");
 }
 
 std::vector<PromptLine> read_prompt_file(const std::string& name) {
@@ -117,11 +140,16 @@ void add_prompt_file(const EngineOptions& engine, const Request& usual, Job& job
     job.entries.push_back({line.place, usual, line.error});
     if (!line.error.empty()) continue;
     Request& request = job.entries.back().request;
-    request.prompt_ids = line.prompt ? job.tokenizer.encode(*line.prompt) : line.prompt_ids;
+    try {
+      request.prompt_ids = line.prompt ? job.prompt_ids(*line.prompt) : line.prompt_ids;
+    } catch (const Error& e) {
+      job.entries.back().error = e.what();
+      continue;
+    }
     request.max_new_tokens = line.max_tokens.value_or(usual.max_new_tokens);
     request.ignore_eos = line.ignore_eos.value_or(usual.ignore_eos);
     SamplingParams& sampling = request.sampling;
-    if (line.top_k || line.top_p)
+    if (line.top_k.value_or(0) > 0 || line.top_p.value_or(1) < 1)
       sampling.temperature = sampling.greedy() ? 1 : sampling.temperature;
     sampling.temperature = line.temperature.value_or(sampling.temperature);
     sampling.top_k = line.top_k.value_or(sampling.top_k);
@@ -133,50 +161,81 @@ void add_prompt_file(const EngineOptions& engine, const Request& usual, Job& job
     throw input_error(fmt::format("--prompt-file {}: has no prompts", engine.prompt_file));
 }
 
-// Everything that memory depends on.
-void size_up(const Options& options, const EngineOptions& engine, Job& job, ProblemList& problems) {
+void read_limits(const EngineOptions& engine, Job& job, ProblemList& problems) {
   const std::int64_t longest = job.config.max_position_embeddings;
   SchedulerLimits& limits = job.limits;
   limits.max_model_len = engine.max_model_len.value_or(std::min(longest, kDefaultModelLen));
   if (limits.max_model_len > longest)
     problems.push_back(fmt::format("--max-model-len {}: must be 1 to max_position_embeddings={}",
                                    limits.max_model_len, longest));
-  const bool whole_prompts = engine.chunked_prefill_size == 0;
+  const std::int64_t usual = std::max(kDefaultBatchedTokens, engine.max_num_seqs.value_or(0));
   limits.max_num_batched_tokens = engine.max_num_batched_tokens.value_or(
-      whole_prompts ? std::max(kDefaultBatchedTokens, limits.max_model_len)
-                    : std::max(kDefaultBatchedTokens, engine.max_num_seqs.value_or(0)));
-  limits.max_num_seqs =
-      engine.max_num_seqs.value_or(std::min(kDefaultNumSeqs, limits.max_num_batched_tokens));
-  limits.chunked_prefill_size = engine.chunked_prefill_size.value_or(limits.max_num_batched_tokens);
+      engine.chunked_prefill_size == 0 ? std::max(usual, limits.max_model_len) : usual);
+  limits.max_num_seqs = engine.max_num_seqs.value_or(
+      std::clamp<std::int64_t>(limits.max_num_batched_tokens, 1, kDefaultNumSeqs));
+  limits.chunked_prefill_size = engine.chunked_prefill_size.value_or(
+      std::max<std::int64_t>(0, limits.max_num_batched_tokens));
   for (const std::string& problem : limits.problems()) problems.push_back(problem);
+  if (!problems.empty()) return;
+  // More tokens than all sequences together can have would be memory for nothing.
+  limits.max_num_batched_tokens =
+      std::min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len);
+  limits.chunked_prefill_size =
+      std::min(limits.chunked_prefill_size, limits.max_num_batched_tokens);
+}
 
-  job.block_size = engine.block_size;
-  const auto at_least_one = [&](const char* option, std::int64_t value) {
-    if (value < 1) problems.push_back(fmt::format("{} {}: must be 1 or more", option, value));
-  };
-  at_least_one("--block-size", engine.block_size);
-  at_least_one("--kv-blocks", engine.kv_blocks.value_or(1));
-  at_least_one("--kv-memory-mib", engine.kv_memory_mib.value_or(1));
-  if (engine.kv_blocks && engine.kv_memory_mib)
-    problems.push_back("--kv-blocks and --kv-memory-mib: give one of them");
-  if (!problems.empty()) return;  // no sizes can be worked out of these
-
-  const std::int64_t usual =
-      limits.max_num_seqs * blocks_for(limits.max_model_len, engine.block_size);
+// What each rank can spend on its KV cache. Empty, with a problem, if the machine cannot hold them.
+std::vector<KvBudget> kv_budgets(const Options& options,
+                                 const EngineOptions& engine,
+                                 const Job& job,
+                                 ProblemList& problems) {
+  const std::int64_t blocks = engine.kv_blocks.value_or(
+      job.limits.max_num_seqs * blocks_for(job.limits.max_model_len, engine.block_size));
+  std::vector<KvBudget> budgets;
+  double all_bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
     const DecoderShard shard = DecoderShard::of(job.config, rank, static_cast<int>(options.tp));
     const KvLayout layout{job.config.num_hidden_layers, shard.heads.kv.size(), job.config.head_dim,
                           engine.block_size, 0};
-    const std::int64_t bytes = engine.kv_memory_mib
-                                   ? *engine.kv_memory_mib << 20
-                                   : engine.kv_blocks.value_or(usual) * layout.bytes_per_block();
-    job.kv_budgets.push_back({bytes, layout.bytes_per_block()});
+    const std::int64_t block_bytes = layout.bytes_per_block();
+    const double bytes = engine.kv_memory_mib
+                             ? std::ldexp(static_cast<double>(*engine.kv_memory_mib), 20)
+                             : static_cast<double>(blocks) * static_cast<double>(block_bytes);
+    all_bytes += bytes;
+    if (all_bytes < machine_bytes()) budgets.push_back({std::llround(bytes), block_bytes});
   }
-  job.pool = common_pool_size(job.kv_budgets);
+  if (all_bytes < machine_bytes()) return budgets;
+  problems.push_back(fmt::format(
+      "the KV caches of {} ranks need {:.1f} GiB, but this machine has {:.1f} GiB of memory; lower "
+      "--max-num-seqs {} or --max-model-len {}, or set --kv-blocks or --kv-memory-mib",
+      options.tp, std::ldexp(all_bytes, -30), std::ldexp(machine_bytes(), -30),
+      job.limits.max_num_seqs, job.limits.max_model_len));
+  return {};
+}
+
+void size_kv_cache(const Options& options,
+                   const EngineOptions& engine,
+                   Job& job,
+                   ProblemList& problems) {
   constexpr std::int64_t kMaxSlots = std::numeric_limits<std::int32_t>::max();
+  const auto within = [&](const char* option, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most)
+      problems.push_back(fmt::format("{} {}: must be 1 to {}", option, value, most));
+  };
+  within("--block-size", engine.block_size, kMaxBlockSize);
+  within("--kv-memory-mib", engine.kv_memory_mib.value_or(1), kMaxMemoryMib);
+  within("--kv-blocks", engine.kv_blocks.value_or(1), kMaxSlots);
+  if (engine.kv_blocks && engine.kv_memory_mib)
+    problems.push_back("--kv-blocks and --kv-memory-mib: give one of them");
+  if (!problems.empty()) return;  // no sizes can be worked out of these
+  job.block_size = engine.block_size;
+  job.kv_budgets = kv_budgets(options, engine, job, problems);
+  if (!problems.empty()) return;
+  job.pool = common_pool_size(job.kv_budgets);
   if (job.pool.num_blocks > kMaxSlots / job.block_size)
-    problems.push_back(fmt::format("KV cache: {} blocks of {} tokens; slots must be at most {}",
-                                   job.pool.num_blocks, job.block_size, kMaxSlots));
+    problems.push_back(
+        fmt::format("KV cache: {} blocks of {} tokens; it must have at most {} slots",
+                    job.pool.num_blocks, job.block_size, kMaxSlots));
 }
 
 }  // namespace
@@ -193,6 +252,11 @@ std::filesystem::path bundled_model() {
       program.string()));
 }
 
+std::vector<std::int32_t> Job::prompt_ids(const std::string& text) const {
+  if (!chat) return tokenizer.encode(text, true);
+  return tokenizer.encode(chat->prompt(text, system), false);  // it spells its special tokens
+}
+
 std::int64_t Job::max_cached_tokens() const {
   return std::min(limits.max_model_len, pool.num_blocks * block_size);
 }
@@ -204,7 +268,7 @@ DecoderLimits Job::decoder_limits(bool all_logits, std::int64_t num_blocks) cons
 
 Job Job::prepare(const Options& options, const EngineOptions& engine) {
   const std::filesystem::path folder =
-      engine.model.empty() ? bundled_model() : std::filesystem::path(engine.model);
+      engine.model.empty() ? bundled_model() : without_last_slash(engine.model);
   if (!std::filesystem::is_directory(folder))
     throw input_error(
         fmt::format("--model {}: no such folder; it must hold config.json, tokenizer.json and "
@@ -218,18 +282,27 @@ Job Job::prepare(const Options& options, const EngineOptions& engine) {
                  job.config.intermediate_size},
                 static_cast<int>(options.tp), options.uneven);
 
+  if (!engine.chat.empty()) job.chat = ChatTemplate::choose(engine.chat, folder, job.tokenizer);
+  if (!engine.system.empty()) job.system = engine.system;
+
   ProblemList problems;
+  if (job.system && !job.chat)
+    problems.push_back("--system: is a part of a chat; choose its template with --chat");
   if (engine.max_tokens < 1)
     problems.push_back(fmt::format("--max-tokens {}: must be 1 or more", engine.max_tokens));
   if (!engine.sampling.empty() && engine.sampling != "model")
     problems.push_back(fmt::format("--sampling {}: must be model", engine.sampling));
   if (engine.compare != "tokens" && engine.compare != "layers" && engine.compare != "none")
     problems.push_back(fmt::format("--compare {}: must be tokens, layers or none", engine.compare));
-  if (engine.show_batch.value_or(0) < 0)
-    problems.push_back(fmt::format("--show-batch {}: steps count from 0", *engine.show_batch));
+  if (engine.show_batch.value_or(1) < 1)
+    problems.push_back(fmt::format("--show-batch {}: steps count from 1", *engine.show_batch));
+  if (engine.explain_load && !options.fault.empty())
+    problems.push_back(fmt::format(
+        "--fault {} with --explain-load: nothing is computed that could go wrong", options.fault));
   const SamplingParams sampling = sampling_params(options, engine, folder);
   for (const std::string& problem : sampling.problems()) problems.push_back(problem);
-  size_up(options, engine, job, problems);
+  read_limits(engine, job, problems);
+  size_kv_cache(options, engine, job, problems);
   if (job.pool.num_blocks > 0) {
     const Request usual{
         {}, engine.max_tokens, job.config.eos_token_ids, engine.ignore_eos, sampling};

@@ -8,6 +8,7 @@
 
 #include "common/engine/engine.h"
 #include "common/engine/kv_pool.h"
+#include "common/model/chat_template.h"
 #include "common/model/config.h"
 #include "common/model/decoder.h"
 #include "common/model/tokenizer.h"
@@ -30,6 +31,8 @@ struct Job {
   std::filesystem::path folder;
   ModelConfig config;
   Tokenizer tokenizer;
+  std::optional<ChatTemplate> chat;
+  std::optional<std::string> system;  // of a chat, instead of the model's own
   std::optional<DType> store_as;
   std::vector<JobEntry> entries;
   SchedulerLimits limits;
@@ -40,6 +43,10 @@ struct Job {
   // Errors: tp::Error (input) with all problems at once. A prompt of the command line that can
   //         never run is one; a line of the prompt file is not: it becomes an entry with an error.
   static Job prepare(const Options& options, const EngineOptions& engine);
+
+  // The ids of a text as the model wants it: with the special tokens that stand around every text,
+  // or as a question of a chat.
+  std::vector<std::int32_t> prompt_ids(const std::string& text) const;
 
   // The most tokens of one sequence that can be in the cache.
   std::int64_t max_cached_tokens() const;

@@ -22,6 +22,7 @@
 #include "common/core/error.h"
 #include "compare.h"
 #include "engine_faults.h"
+#include "load.h"
 #include "show.h"
 #include "texts.h"
 
@@ -43,7 +44,7 @@ struct Outcome {
   std::int64_t peak_blocks = 0;
   BatchPlan shown_plan;  // of the step asked for with --show-batch
   std::size_t shown_bytes = 0;
-  std::vector<std::int32_t> inspected;  // ids whose modules are compared one by one
+  Inspection inspection;  // whose modules are compared one by one
   double load_us = 0, generate_us = 0, communicate_us = 0;
 };
 
@@ -99,6 +100,8 @@ void run_inspection(const Job& job, ModelRunner& runner, const Tap& keep, Outcom
   const auto index = static_cast<std::size_t>(spoke - out.completions.begin());
   std::vector<std::int32_t> ids = job.entries[index].request.prompt_ids;
   ids.insert(ids.end(), spoke->ids.begin(), spoke->ids.end() - 1);
+  out.inspection.entry = index;
+  out.inspection.all_tokens = ids.size();
   const auto limit = std::min(job.max_cached_tokens(), job.limits.max_num_batched_tokens);
   if (std::ssize(ids) > limit) ids.resize(static_cast<std::size_t>(limit));
   BlockTable table(static_cast<std::size_t>(blocks_for(std::ssize(ids), job.block_size)));
@@ -106,7 +109,7 @@ void run_inspection(const Job& job, ModelRunner& runner, const Tap& keep, Outcom
   BatchPlan plan;
   plan.add(0, ids, 0, table, job.block_size, std::ssize(ids));
   runner.lead(plan, keep);
-  out.inspected = std::move(ids);
+  out.inspection.ids = std::move(ids);
 }
 
 void show_steps(Report& report, const Job& job, const EngineOptions& options, const Outcome& out) {
@@ -170,15 +173,16 @@ void lesson(const Options& options, const EngineOptions& engine_options, Report&
   check_fault_applies(options.fault, job, tp_size);
   const Weights weights = Weights::open(job.folder, job.config, job.store_as);
   show_shapes(report, job, options, weights);
+  if (engine_options.explain_load) return explain_load(job, options, weights, report);
 
   const bool layers = engine_options.compare == "layers";
   Outcome out;
   const auto on_each_rank = [&](RankContext& ctx, RankOutput& output) {
     const KvBudget& budget = job.kv_budgets[static_cast<std::size_t>(ctx.rank)];
     const std::int64_t num_blocks = agree_on_pool_size(ctx, budget).num_blocks;
-    Decoder decoder(ctx, job.config, weights,
-                    shard_with_fault(options.fault, job.config, ctx.rank, tp_size),
-                    job.decoder_limits(layers, num_blocks));
+    Decoder decoder = load_decoder(ctx, job, weights,
+                                   shard_with_fault(options.fault, job.config, ctx.rank, tp_size),
+                                   job.decoder_limits(layers, num_blocks), report);
     spoil_loaded(options.fault, decoder, tp_size);
     ModelRunner runner(ctx, decoder, !engine_options.no_plan_hash);
     show_memory(report, job, ctx);
@@ -204,7 +208,8 @@ void lesson(const Options& options, const EngineOptions& engine_options, Report&
   show_times(report, out);
   report.section("Compared with one device");
   if (engine_options.compare == "none") report.line("nothing, as asked for");
-  if (!out.inspected.empty()) compare_layers(report, job, weights, tp_size, out.inspected, ranks);
+  if (!out.inspection.ids.empty())
+    compare_layers(report, job, weights, tp_size, out.inspection, ranks);
   if (engine_options.compare != "none")
     compare_tokens(report, job, weights, tp_size, out.completions);
   expect_no_errors(report, job, out.completions);

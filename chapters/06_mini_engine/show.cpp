@@ -30,9 +30,29 @@ std::vector<std::string> shard_row(const ModelConfig& c, int rank, int tp_size) 
           fmt::format("{} (pads: {})", cell_of(shard.vocab.rows), pads)};
 }
 
+// What sets the model apart from the one that the lesson shows; nothing if nothing does.
+std::vector<std::string> features_of(const ModelConfig& c) {
+  std::vector<std::string> features;
+  if (c.qkv_bias)
+    features.emplace_back(c.o_bias ? "biases of q, k, v and o_proj" : "biases of q, k and v_proj");
+  if (c.mlp_bias) features.emplace_back("biases of gate, up and down_proj");
+  if (c.qk_norm) features.emplace_back("a norm of each head of q and k");
+  const auto slides = [](std::int64_t window) { return window != kNoWindow; };
+  const auto sliding = std::find_if(c.sliding_windows.begin(), c.sliding_windows.end(), slides);
+  if (sliding != c.sliding_windows.end())
+    features.push_back(
+        fmt::format("a sliding window of {} tokens in {} of {} layers", *sliding,
+                    std::count_if(c.sliding_windows.begin(), c.sliding_windows.end(), slides),
+                    c.num_hidden_layers));
+  if (c.rope.type != RopeType::unscaled)
+    features.push_back(
+        fmt::format("RoPE stretched by {} ({})", c.rope.factor, name_of(c.rope.type)));
+  return features;
+}
+
 // The values of all ranks, in rank order.
-std::vector<std::vector<std::int64_t>> exchange(const RankContext& ctx,
-                                                const std::vector<std::int64_t>& mine) {
+std::vector<std::vector<std::int64_t>> of_all_ranks(const RankContext& ctx,
+                                                    const std::vector<std::int64_t>& mine) {
   const auto all = ctx.group.exchange(std::as_bytes(std::span(mine)));
   std::vector<std::vector<std::int64_t>> values(static_cast<std::size_t>(ctx.tp_size), mine);
   for (std::size_t r = 0; r < values.size(); ++r)
@@ -68,6 +88,8 @@ void show_shapes(Report& report, const Job& job, const Options& options, const W
       "vocabulary {}",
       job.folder.filename().string(), c.num_hidden_layers, c.hidden_size, c.num_attention_heads,
       c.num_key_value_heads, c.head_dim, c.intermediate_size, c.vocab_size));
+  if (const auto features = features_of(c); !features.empty())
+    report.line(fmt::format("with {}", fmt::join(features, "; ")));
   for (const std::string& note : weights.notes()) report.line("note: " + note);
 
   report.section("Shapes");
@@ -95,7 +117,7 @@ void show_memory(Report& report, const Job& job, const RankContext& ctx) {
     bytes.push_back(memory.use(tag).bytes);
   bytes.push_back(memory.uploaded_bytes());
   bytes.push_back(job.kv_budgets[static_cast<std::size_t>(ctx.rank)].bytes_per_block);
-  const auto of_rank = exchange(ctx, bytes);
+  const auto of_rank = of_all_ranks(ctx, bytes);
   if (ctx.rank != 0) return;
   report.section("Bytes on each rank");
   Table table{"memory",

@@ -4,8 +4,21 @@
 
 namespace tp {
 
-Texts::Texts(Report& report, const Job& job)
-    : report_(report), job_(job), texts_(job.entries.size(), Text(job.tokenizer)) {}
+namespace {
+
+// What is said goes on behind the prompt, unless that is made of special tokens only.
+StreamDecoder::Start start_behind(const Tokenizer& tokenizer, const Request& request) {
+  return tokenizer.decode(request.prompt_ids, true).empty() ? StreamDecoder::Start::of_text
+                                                            : StreamDecoder::Start::in_the_middle;
+}
+
+}  // namespace
+
+Texts::Texts(Report& report, const Job& job) : report_(report), job_(job) {
+  for (const JobEntry& entry : job.entries)
+    texts_.emplace_back(
+        StreamDecoder(job.tokenizer, true, start_behind(job.tokenizer, entry.request)));
+}
 
 void Texts::add(std::size_t index, std::int32_t token) {
   Text& text = texts_[index];
@@ -31,7 +44,10 @@ void Texts::finish(std::size_t index, const Completion& done) {
 void Texts::print() {
   for (; current_ < texts_.size(); ++current_, begun_ = false) {
     Text& text = texts_[current_];
-    if (!begun_)
+    const bool refused = !text.closing_line.empty() && text.spoken.empty();
+    if (!begun_ && refused)
+      report_.stream(fmt::format("[{}]", current_));  // the prompt may be what is wrong
+    else if (!begun_)
       report_.stream(
           fmt::format("[{}] {}", current_,
                       job_.tokenizer.decode(job_.entries[current_].request.prompt_ids, false)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/report.h"
@@ -21,7 +22,7 @@ class Texts {
 
  private:
   struct Text {
-    explicit Text(const Tokenizer& tokenizer) : decoder(tokenizer, true) {}
+    explicit Text(StreamDecoder stream) : decoder(std::move(stream)) {}
     StreamDecoder decoder;
     std::string spoken;        // all of it
     std::size_t printed = 0;   // bytes of it

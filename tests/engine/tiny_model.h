@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/core/matrix.h"
+#include "tests/checkpoint.h"
 #include "tests/temp_folder.h"
 
 namespace tp {
@@ -33,34 +34,22 @@ class TinyModel {
       add_vector(layer + "post_attention_layernorm.weight", 8);
     }
     add_vector("model.norm.weight", 8);
-    const std::string header = "{" + header_ + "}";
-    std::string length(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header.size() >> 8 * i & 255);
-    folder_.write("model.safetensors", length + header + data_);
+    folder_.write("model.safetensors", file_.bytes());
   }
 
   const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:
   void add(const std::string& layer, std::int64_t rows, std::int64_t cols, bool bias = false) {
-    append(layer + ".weight", std::to_string(rows) + "," + std::to_string(cols),
-           random_integers(rows, cols, ++seed_));
+    file_.add(layer + ".weight", "F32", {rows, cols},
+              bytes_of(random_integers(rows, cols, ++seed_).values));
     if (bias) add_vector(layer + ".bias", rows);
   }
   void add_vector(const std::string& name, std::int64_t length) {
-    append(name, std::to_string(length), random_integers(1, length, ++seed_));
+    file_.add(name, "F32", {length}, bytes_of(random_integers(1, length, ++seed_).values));
   }
-  void append(const std::string& name, const std::string& shape, const Matrix& values) {
-    const std::size_t begin = data_.size();
-    data_.append(reinterpret_cast<const char*>(values.values.data()),
-                 values.values.size() * sizeof(float));
-    header_ += (header_.empty() ? "\"" : ",\"") + name + R"(":{"dtype":"F32","shape":[)" + shape +
-               R"(],"data_offsets":[)" + std::to_string(begin) + "," +
-               std::to_string(data_.size()) + "]}";
-  }
-
   TempFolder folder_;
-  std::string header_, data_;
+  SafetensorsFile file_;
   std::uint64_t seed_ = 0;
 };
 
