@@ -145,7 +145,7 @@ std::vector<HeadShard> head_shards(int tp_size) {
 
 // The features of heads: columns of q, k, v and the attention, rows of their weights.
 Range features(Range heads) {
-  return {heads.begin * kSizes.head_dim, heads.end * kSizes.head_dim};
+  return heads.times(kSizes.head_dim);
 }
 
 void show_shapes(const Options& options, Report& report) {

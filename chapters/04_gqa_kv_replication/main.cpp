@@ -113,7 +113,7 @@ void gather_heads(const RankContext& ctx,
                   const KvShape& s) {
   std::vector<Range> columns;
   for (const Range& heads : shard_ranges(s.heads, ctx.tp_size))
-    columns.push_back({heads.begin * s.head_dim, heads.end * s.head_dim});
+    columns.push_back(heads.times(s.head_dim));
   Tensor y = activations(ctx, y_local.rows(), s.heads * s.head_dim);
   Tensor staging =
       ctx.device.allocate(gather_staging_shape(y_local.rows(), columns), DType::f32, "activations");
@@ -127,7 +127,7 @@ void on_each_rank(const RankContext& ctx, RankOutput& out, const Inputs& in, Ran
   const KvShape& s = in.shape;
   const HeadShard heads = head_shard(s.heads, s.kv_heads, ctx.rank, ctx.tp_size);
   const auto load = [&](ConstTensorView weight, Range of_heads) {
-    const Range rows{of_heads.begin * s.head_dim, of_heads.end * s.head_dim};
+    const Range rows = of_heads.times(s.head_dim);
     return ColumnParallelLinear::shard_rows(ctx, {weight}, rows);
   };
   const ColumnParallelLinear q_proj = load(in.q, heads.query);

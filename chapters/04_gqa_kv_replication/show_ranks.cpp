@@ -69,7 +69,7 @@ void show_ranks(const KvShape& shape, const std::vector<RankOutput>& ranks, Repo
     const Range kept = nonzero_columns(to_matrix(ranks[r].tensor("kept")));
     table.rows.push_back({std::to_string(r), cell_of(layout.shards[r].query),
                           kv_heads_read(layout.shards[r], kept),
-                          cell_of({kept.begin * shape.head_dim, kept.end * shape.head_dim}),
+                          cell_of(kept.times(shape.head_dim)),
                           std::to_string(ranks[r].memory.use("kv").peak_bytes)});
   }
   report.table(table);

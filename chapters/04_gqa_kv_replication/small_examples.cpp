@@ -59,8 +59,8 @@ void show_fewer_kv_heads_than_ranks(Report& report) {
   report.expect("KV head of rank 0 to 7", fmt::format("{}", fmt::join(read, ", ")),
                 "0, 0, 1, 1, 2, 2, 3, 3");
   const Range kv = layout.shards[5].kv;
-  report.expect("rows of k_proj and v_proj on rank 5",
-                cell_of({kv.begin * shape.head_dim, kv.end * shape.head_dim}), "256-383");
+  report.expect("rows of k_proj and v_proj on rank 5", cell_of(kv.times(shape.head_dim)),
+                "256-383");
   report.expect("KV bytes per token and layer on a rank", layout.bytes[5], 512);
   report.expect("the same on all 8 ranks", layout.bytes_on_all(), 4096);
   report.expect("the same on all ranks up to tp 4", kv_layout(shape, 4).bytes_on_all(), 2048);

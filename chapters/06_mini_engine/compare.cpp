@@ -53,9 +53,7 @@ std::vector<Range> columns_of(const std::string& name,
     const bool of_query = name.ends_with(" q") || name.ends_with(" attention");
     const bool of_kv = name.ends_with(" k") || name.ends_with(" v");
     const Range heads = of_query ? shard.query : shard.kv;
-    columns.push_back(of_query || of_kv
-                          ? Range{heads.begin * config.head_dim, heads.end * config.head_dim}
-                          : Range{0, all});
+    columns.push_back(of_query || of_kv ? heads.times(config.head_dim) : Range{0, all});
   }
   return columns;
 }
