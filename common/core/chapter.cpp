@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "common/core/error.h"
 #include "common/core/output_file.h"
+#include "common/core/platform.h"
 
 namespace tp {
 
@@ -31,24 +33,52 @@ void print_error(const char* message) {
   std::fputs(fmt::format("error: {}\n", message).c_str(), stderr);
 }
 
+// Ranks on the CPU have no kernels for f16 weights, nor for KV caches of 16 bits.
+void check_dtypes(const Options& options) {
+  if (options.device != "cpu") return;
+  std::vector<std::string> problems;
+  if (options.dtype == "f16")
+    problems.push_back("--dtype f16: the CPU computes with f32 and bf16; f16 needs --device cuda");
+  if (!options.kv_dtype.empty() && options.kv_dtype != "f32")
+    problems.push_back(
+        fmt::format("--kv-dtype {}: the KV cache of the CPU is f32; others need --device cuda",
+                    options.kv_dtype));
+  if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
+}
+
 int run(int argc,
         char** argv,
         const ChapterSpec& spec,
         const std::function<void(const Options&, Report&)>& lesson) {
-  const std::optional<Options> options = parse_options(argc, argv, spec);
+  std::optional<Options> options = parse_options(argc, argv, spec);
   if (!options) return 0;
-  std::unique_ptr<OutputFile> json;
+  if (options->nccl_info) {
+    fmt::print("{}", nccl_info());
+    return 0;
+  }
+  if (options->comm == "mpi")
+    throw Error(ErrorKind::device,
+                "--comm mpi: this version has no ranks on several hosts; use --comm auto");
+  const Platform platform = choose_platform(*options);
+  options->device = platform.device;
+  options->comm = platform.comm;
+  if (!spec.what_runs) check_dtypes(*options);
+  std::unique_ptr<OutputFile> json, page;
   if (!options->json_file.empty()) json = std::make_unique<OutputFile>(options->json_file);
+  if (!options->report_file.empty()) page = std::make_unique<OutputFile>(options->report_file);
 
   Report report;
   report.line(fmt::format("Chapter {}: {}", spec.number, spec.name));
   report.line(spec.lesson);
   const std::string dtype = options->dtype.empty() ? spec.default_dtype : options->dtype;
-  report.line(fmt::format("device cpu, {} rank{} as thread{}, weights {}, activations f32, seed {}",
-                          options->tp, options->tp == 1 ? "" : "s", options->tp == 1 ? "" : "s",
-                          dtype, options->seed));
-  report.record("/device", "cpu");
-  report.record("/tp", options->tp);
+  report.line(spec.what_runs ? spec.what_runs(*options)
+                             : fmt::format("device {}, weights {}, activations f32, seed {}",
+                                           platform.text, dtype, options->seed));
+  if (!spec.what_runs) {
+    report.record("/device", platform.device);
+    report.record("/comm", platform.comm);
+    report.record("/tp", options->tp);
+  }
   report.record("/dtype", dtype);
   report.record("/chapter", spec.number + "_" + spec.name);
   report.record("/seed", options->seed);
@@ -60,6 +90,7 @@ int run(int argc,
   lesson(*options, report);
   const int code = report.finish();
   if (json) json->commit(report.to_json());
+  if (page) page->commit(report.to_html(fmt::format("Chapter {}: {}", spec.number, spec.name)));
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     throw input_error("standard output: cannot be written");
   return code;

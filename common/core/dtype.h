@@ -59,6 +59,25 @@ inline bf16 to_bf16(float value) {
   return {static_cast<std::uint16_t>(word)};
 }
 
+// Rounds to the nearest f16, ties to even; from 65520 on to infinity; a NaN stays a NaN.
+inline f16 to_f16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  std::uint32_t rounded = 0;
+  if (magnitude > 0x7f800000u) {
+    rounded = 0x7e00u;
+  } else if (magnitude >= 0x477ff000u) {
+    rounded = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {
+    // Subnormal: in 0.5 + value, a float's last bit is worth 2^-24, like that of a subnormal f16.
+    rounded = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    const std::uint32_t half = 0xfffu + ((magnitude >> 13) & 1u);  // ties go to the even neighbour
+    rounded = (magnitude - (112u << 23) + half) >> 13;             // another zero of the exponent
+  }
+  return {static_cast<std::uint16_t>(sign | rounded)};
+}
+
 // The DType of a C++ element type.
 template <class T>
 inline constexpr DType dtype_of = DType::f32;

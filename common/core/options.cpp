@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -66,8 +69,8 @@ void check_values(const Options& options, const ChapterSpec& spec) {
   };
   must_be_one_of("--device", options.device, {"auto", "cpu", "cuda"});
   must_be_one_of("--comm", options.comm, {"auto", "threads", "nccl", "peer", "mpi"});
-  if (!options.dtype.empty()) must_be_one_of("--dtype", options.dtype, {"f32", "bf16"});
-  if (!options.kv_dtype.empty()) must_be_one_of("--kv-dtype", options.kv_dtype, {"f32"});
+  if (!options.dtype.empty()) must_be_one_of("--dtype", options.dtype, spec.dtypes);
+  if (!options.kv_dtype.empty()) must_be_one_of("--kv-dtype", options.kv_dtype, spec.kv_dtypes);
   if (!options.math.empty()) must_be_one_of("--math", options.math, {"f32"});
   if (options.tp < 1 || options.tp > kMaxRanks)
     problems.push_back(fmt::format("--tp {}: must be 1 to {} ranks", options.tp, kMaxRanks));
@@ -76,6 +79,13 @@ void check_values(const Options& options, const ChapterSpec& spec) {
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s) || options.timeout_s > 86400)
     problems.push_back(fmt::format("--timeout-s {}: must be above 0 and at most 86400 seconds",
                                    options.timeout_s));
+  if (!options.report_file.empty() && options.report_file == options.json_file)
+    problems.push_back(fmt::format("--report {}: is the file of --json too; give it another name",
+                                   options.report_file));
+  // In millionths it has to be more than none.
+  if (!(options.gpu_memory_utilization >= 1e-6 && options.gpu_memory_utilization <= 1))
+    problems.push_back(fmt::format("--gpu-memory-utilization {}: must be 0.000001 to 1",
+                                   options.gpu_memory_utilization));
   const bool known_fault =
       std::any_of(spec.faults.begin(), spec.faults.end(),
                   [&](const Fault& fault) { return fault.name == options.fault; });
@@ -83,20 +93,42 @@ void check_values(const Options& options, const ChapterSpec& spec) {
     problems.push_back(fmt::format("--fault {}: chapter {} knows{}", options.fault, spec.number,
                                    fault_list(spec)));
   if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
+}
 
-  if (options.device == "cuda")
-    throw Error(ErrorKind::device,
-                "--device cuda: no GPU visible to this program (it was built without a CUDA "
-                "device); use --device cpu");
-  if (is_one_of(options.comm, {"nccl", "peer", "mpi"}))
-    throw Error(ErrorKind::device,
-                fmt::format("--comm {}: this program was built without it; use --comm threads",
-                            options.comm));
+// Whether a file that is to be written is, or lies in, what an option names to be read.
+bool would_overwrite(const std::string& output, const std::string& read) {
+  namespace fs = std::filesystem;
+  std::error_code none;  // what is not there cannot be overwritten
+  if (output.empty() || !fs::exists(output, none) || !fs::exists(read, none)) return false;
+  if (fs::equivalent(output, read, none)) return true;
+  const fs::path folder = fs::path(output).has_parent_path() ? fs::path(output).parent_path() : ".";
+  return fs::is_directory(read, none) && fs::equivalent(folder, read, none);
+}
+
+// What the words of the command line are worth: an empty one is usually a shell variable that is not
+// set, and results must not replace what they were made from.
+void check_texts(const CLI::App& app, const Options& options, const ChapterSpec& spec) {
+  std::vector<std::string> problems;
+  for (const CLI::Option* option : app.get_options())
+    if (option->count() == 1 && option->results().front().empty() &&
+        option->get_items_expected() > 0)
+      problems.push_back(
+          fmt::format("{}: is empty; leave the option out or give it a value", option->get_name()));
+  for (const ExtraOption& extra : spec.extra_options) {
+    const auto* const* text = std::get_if<std::string*>(&extra.target);
+    if (text == nullptr || (*text)->empty()) continue;
+    for (const auto& [flag, output] :
+         {std::pair("--json", options.json_file), std::pair("--report", options.report_file)})
+      if (would_overwrite(output, **text))
+        problems.push_back(fmt::format("{} {}: would replace what {} {} reads; name another file",
+                                       flag, output, extra.flags, **text));
+  }
+  if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
 // "--help" shows the lesson first, an example and the faults last.
 void describe(CLI::App& app, const ChapterSpec& spec) {
-  app.name(spec.binary());
+  app.name(spec.subcommand.empty() ? spec.binary() : spec.binary() + " " + spec.subcommand);
   app.description(fmt::format("Chapter {}: {}", spec.number, spec.lesson));
   app.footer(fmt::format(
       "Example:\n  {}\n\nFaults (mistakes made on purpose, to see which check catches them):{}",
@@ -117,12 +149,20 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
       add_number<std::int64_t>(app, "--tp,--tensor-parallel-size", options.tp, "number of ranks");
   app.add_flag("--uneven", options.uneven, "allow sizes that the number of ranks does not divide");
   app.add_option("--dtype", options.dtype,
-                 "storage of weights: f32, bf16 (default: " + spec.default_dtype + ")");
-  app.add_option("--kv-dtype", options.kv_dtype, "storage of the KV cache: f32");
+                 fmt::format("storage of weights: {} (default: {})", fmt::join(spec.dtypes, ", "),
+                             spec.default_dtype));
+  app.add_option("--kv-dtype", options.kv_dtype,
+                 fmt::format("storage of the KV cache: {}", fmt::join(spec.kv_dtypes, ", ")));
   app.add_option("--math", options.math, "type of activations: f32");
+  add_number<double>(app, "--gpu-memory-utilization", options.gpu_memory_utilization,
+                     "part of a GPU's memory that its ranks together may use");
+  app.add_flag("--nccl-info", options.nccl_info,
+               "tell which NCCL this is and what its environment variables do, and stop");
   add_number<std::int64_t>(app, "--seed", options.seed, "of random inputs and of sampling");
   add_number<double>(app, "--timeout-s", options.timeout_s, "seconds a rank waits for another one");
   app.add_option("--json", options.json_file, "also write the results to this file, as JSON");
+  app.add_option("--report", options.report_file,
+                 "also write the results to this file, as one HTML page with pictures");
   app.add_option("--fault", options.fault, "make this mistake on purpose (see below)");
   for (const ExtraOption& extra : spec.extra_options) {
     std::visit(
@@ -143,6 +183,7 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
         },
         extra.target);
   }
+  for (const std::string& unused : spec.unused_options) app.get_option(unused)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -152,6 +193,7 @@ std::optional<Options> parse_options(int argc, char** argv, const ChapterSpec& s
     throw input_error(fmt::format("{}; {} --help lists the options", e.what(), spec.binary()));
   }
   options.tp_given = tp->count() > 0;
+  check_texts(app, options, spec);
   check_values(options, spec);
   return options;
 }

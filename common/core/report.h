@@ -1,6 +1,6 @@
-// What a chapter prints, and the same as JSON. [introduced in chapter 01]
+// What a chapter prints, and the same as JSON and as a page. [introduced in chapter 01]
 //
-// Everything is printed at once and kept for the JSON file. Times go into one marked block at the
+// Everything is printed at once and kept, in order, for the files. Times go into one marked block at the
 // end, so that the rest of the output is the same in every run.
 #pragma once
 
@@ -33,6 +33,9 @@ class Report {
   // A value for the JSON file only. `path` is a JSON pointer: "/prompts/0/text".
   void record(const std::string& path, Value value);
 
+  // A picture for the page only; `svg` is what Svg::to_string() returns. [chapter 08]
+  void picture(const std::string& caption, const std::string& svg);
+
   // A comparison with one device; prints a line and counts for the verdict.
   void check(const Comparison& comparison);
   // A fact that must hold, for example expect("all_reduce calls", 1, 1).
@@ -49,8 +52,20 @@ class Report {
 
   // The whole report as JSON text.
   std::string to_json() const;
+  // The same as one HTML page that needs no other file and no script. [chapter 08]
+  std::string to_html(const std::string& title) const;
 
  private:
+  struct Heading {
+    std::string title;
+  };
+  struct Text {
+    std::string text;  // lines, each with its end
+  };
+  struct Picture {
+    std::string caption;
+    std::string svg;
+  };
   struct Check {
     std::string name;
     std::string found;
@@ -62,11 +77,25 @@ class Report {
     std::string name;
     std::string text;
   };
-  void add(Check check);
+  using Item = std::variant<Heading, Text, Table, Check, Picture>;
 
-  std::vector<Table> tables_;
+  void add_text(const std::string& text);
+  // The items of one kind, in order.
+  template <class Kind>
+  std::vector<const Kind*> all() const {
+    std::vector<const Kind*> found;
+    for (const Item& item : items_)
+      if (const auto* kind = std::get_if<Kind>(&item)) found.push_back(kind);
+    return found;
+  }
+  // "PASS", "FAIL" or "DONE".
+  std::string verdict() const;
+  std::int64_t failed_checks() const;
+  // The last line of the output.
+  std::string last_line() const;
+
+  std::vector<Item> items_;
   std::vector<std::pair<std::string, Value>> values_;
-  std::vector<Check> checks_;
   std::vector<Time> times_;
   bool comparing_ = false;
   bool line_is_open_ = false;

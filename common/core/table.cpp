@@ -4,6 +4,10 @@
 
 namespace tp {
 
+bool looks_like_a_number(std::string_view cell) {
+  return !cell.empty() && cell.find_first_not_of("0123456789.,+-e% ") == std::string_view::npos;
+}
+
 std::string cell_of(const std::vector<std::string>& values) {
   std::string text;
   for (std::size_t begin = 0, end = 0; begin < values.size(); begin = end) {

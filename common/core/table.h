@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/core/range.h"
@@ -12,7 +13,13 @@ struct Table {
   std::string name;  // key in the JSON output
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  // The colours that the rows' cells have on a terminal: "32", or "1;31", as ECMA-48 numbers them; ""
+  // for none. Empty if there are none at all. [chapter 10]
+  std::vector<std::vector<std::string>> colors;
 };
+
+// Numbers stand at the right of their column, text at the left.
+bool looks_like_a_number(std::string_view cell);
 
 // One cell for the values of several ranks; equal neighbours are counted: "[2, 4] x 3, [1, 4]".
 std::string cell_of(const std::vector<std::string>& values);

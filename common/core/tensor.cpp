@@ -127,11 +127,19 @@ void inspect(const std::byte* from,
 
 void inspect(ConstTensorView run, DType to, CopyFindings& findings) {
   const std::int64_t count = run.shape.elements();
-  // From halfway between the largest bf16 and the next power of two on, floats round to infinity.
+  // From halfway between the largest finite value and the next power of two on, a value becomes
+  // infinity: in bf16 about 3.4e38, in f16 65520.
+  const bool to_bf16 = to == DType::bf16, to_f16 = to == DType::f16;
   if (run.dtype == DType::f32)
     inspect<std::uint32_t>(run.data, count,
-                           {0x7f800000u, to == DType::bf16 ? 0x7f7f8000u : 0x7f800000u}, findings);
-  if (run.dtype == DType::bf16) inspect<std::uint16_t>(run.data, count, {0x7f80, 0x7f80}, findings);
+                           {0x7f800000u, to_bf16  ? 0x7f7f8000u
+                                         : to_f16 ? 0x477ff000u
+                                                  : 0x7f800000u},
+                           findings);
+  if (run.dtype == DType::bf16)
+    inspect<std::uint16_t>(run.data, count,
+                           {0x7f80, to_f16 ? std::uint16_t{0x4780} : std::uint16_t{0x7f80}},
+                           findings);
   if (run.dtype == DType::f16) inspect<std::uint16_t>(run.data, count, {0x7c00, 0x7c00}, findings);
 }
 
@@ -142,6 +150,10 @@ void convert(const std::byte* from, TensorView to) {
     bf16* const out = to.row<bf16>(0);
     for (std::int64_t i = 0; i < count; ++i)
       out[i] = to_bf16(to_float(load<From>(from + i * sizeof(From))));
+  } else if (to.dtype == DType::f16) {
+    f16* const out = to.row<f16>(0);
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = to_f16(to_float(load<From>(from + i * sizeof(From))));
   } else {
     float* const out = to.row<float>(0);  // refuses the dtypes that have no conversion
     for (std::int64_t i = 0; i < count; ++i) out[i] = to_float(load<From>(from + i * sizeof(From)));

@@ -164,7 +164,7 @@ struct CopyFindings {
 };
 
 // Copies `from` into `to`, element by element. Dtypes that differ are converted: from f32, bf16 or
-// f16 to f32 or bf16, rounding to the nearest. `from` may lie at any address, as in a file.
+// f16 to f32, bf16 or f16, rounding to the nearest. `from` may lie at any address, as in a file.
 // Shapes: equal. Both on the host.
 CopyFindings copy_host(ConstTensorView from, TensorView to);
 

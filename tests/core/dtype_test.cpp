@@ -95,6 +95,33 @@ TEST_CASE("every bf16 survives the way through float") {
   }
 }
 
+TEST_CASE("every f16 survives the way through float") {
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const f16 value{static_cast<std::uint16_t>(bits)};
+    const float wide = to_float(value);
+    if (std::isnan(wide) ? !std::isnan(to_float(to_f16(wide))) : to_f16(wide) != value)
+      FAIL("f16 word " << bits);
+  }
+}
+
+TEST_CASE("f16 rounds to the nearest with ties to even") {
+  CHECK(to_f16(1.0f) == f16{0x3c00});
+  CHECK(to_f16(1.0f + 0x1p-11f) == f16{0x3c00});             // the middle: to the even one below
+  CHECK(to_f16(1.0f + 0x1p-11f + 0x1p-23f) == f16{0x3c01});  // just above
+  CHECK(to_f16(1.0f + 0x3p-11f) == f16{0x3c02});             // the middle: to the even one above
+  CHECK(to_f16(-1.0f - 0x3p-11f) == f16{0xbc02});
+  CHECK(to_f16(0x1.ffep0f) == f16{0x4000});  // carries into the exponent
+  CHECK(to_f16(0x1p-25f) == f16{0});         // the middle of 0 and the smallest: to 0
+  CHECK(to_f16(0x1.8p-25f) == f16{1});
+  CHECK(to_f16(0x3p-25f) == f16{2});  // the middle of 1 and 2: to 2
+  CHECK(to_f16(-0x1p-30f) == f16{0x8000});
+  CHECK(to_f16(0x1.ff8p-15f) == f16{0x03ff});  // the largest subnormal
+  CHECK(to_f16(0x1.ffcp-15f) == f16{0x0400});  // a middle: up to the smallest normal
+  CHECK(to_f16(65519.0f) == f16{0x7bff});
+  CHECK(to_f16(65520.0f) == f16{0x7c00});
+  CHECK(std::isnan(to_float(to_f16(float_of(0x7f800001)))));
+}
+
 TEST_CASE("dtypes have sizes and names") {
   CHECK(size_of(DType::f32) == 4);
   CHECK(size_of(DType::bf16) == 2);

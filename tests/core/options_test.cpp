@@ -1,12 +1,14 @@
 #include "common/core/options.h"
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "common/core/error.h"
 #include "tests/catch.h"
 #include "tests/core/captured_output.h"
+#include "tests/temp_folder.h"
 
 using namespace tp;
 
@@ -81,13 +83,26 @@ TEST_CASE("every option is taken") {
 }
 
 TEST_CASE("a bad value is refused by name") {
-  const std::vector<std::vector<std::string>> command_lines = {
-      {"--tp", "0"},          {"--tp", "-2"},         {"--tp", "257"},
-      {"--tp", "two"},        {"--tp", "2.5"},        {"--device", "tpu"},
-      {"--comm", "carrier"},  {"--dtype", "f16"},     {"--kv-dtype", "fp8"},
-      {"--math", "f64"},      {"--timeout-s", "0"},   {"--timeout-s", "-1"},
-      {"--timeout-s", "nan"}, {"--timeout-s", "inf"}, {"--timeout-s", "1e99"},
-      {"--seed", "-1"},       {"--seed", "x"},        {"--fault", "no_such"}};
+  const std::vector<std::vector<std::string>> command_lines = {{"--tp", "0"},
+                                                               {"--tp", "-2"},
+                                                               {"--tp", "257"},
+                                                               {"--tp", "two"},
+                                                               {"--tp", "2.5"},
+                                                               {"--device", "tpu"},
+                                                               {"--comm", "carrier"},
+                                                               {"--dtype", "f64"},
+                                                               {"--kv-dtype", "fp8"},
+                                                               {"--math", "f64"},
+                                                               {"--timeout-s", "0"},
+                                                               {"--timeout-s", "-1"},
+                                                               {"--timeout-s", "nan"},
+                                                               {"--timeout-s", "inf"},
+                                                               {"--timeout-s", "1e99"},
+                                                               {"--seed", "-1"},
+                                                               {"--seed", "x"},
+                                                               {"--fault", "no_such"},
+                                                               {"--gpu-memory-utilization", "0"},
+                                                               {"--gpu-memory-utilization", "1.5"}};
   for (const auto& arguments : command_lines) {
     INFO(arguments[0] << " " << arguments[1]);
     const Error error = refusal(arguments);
@@ -114,19 +129,30 @@ TEST_CASE("an unknown option and a missing value are refused with the way to hel
   }
 }
 
+TEST_CASE("an empty text is refused by the name of its option") {
+  const std::string text = refusal({"--json", "", "--device", ""}).what();
+  CHECK_THAT(text, ContainsSubstring("--json: is empty"));
+  CHECK_THAT(text, ContainsSubstring("--device: is empty"));
+}
+
+TEST_CASE("results never replace the files that they are made from") {
+  const TempFolder folder;
+  const std::string model = folder.path(), config = folder.path() / "config.json";
+  std::ofstream(config) << "{}";
+  std::string read;
+  ChapterSpec reader = spec();
+  reader.extra_options.push_back({"--model", &read, "what is read"});
+  for (const std::string& given : {model, config})
+    for (const char* flag : {"--json", "--report"})
+      CHECK_THROWS_WITH(parse({"--model", given, flag, config}, reader),
+                        ContainsSubstring(flag) && ContainsSubstring("would replace what --model"));
+  CHECK_NOTHROW(parse({"--model", model, "--json", model + "/result.json"}, reader));
+}
+
 TEST_CASE("an unknown fault is answered with those that the chapter knows") {
   const std::string text = refusal({"--fault", "no_such"}).what();
   CHECK_THAT(text, ContainsSubstring("no_such"));
   CHECK_THAT(text, ContainsSubstring("skip_all_reduce"));
-}
-
-TEST_CASE("a device or communicator that this build lacks is an error of its own kind") {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--device", "cuda"}, {"--comm", "nccl"}, {"--comm", "mpi"}}) {
-    const Error error = refusal(arguments);
-    CHECK(error.kind() == ErrorKind::device);
-    CHECK_THAT(error.what(), ContainsSubstring(arguments[0] + " " + arguments[1]));
-  }
 }
 
 TEST_CASE("help shows the lesson and the example and the faults") {

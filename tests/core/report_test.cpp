@@ -8,6 +8,7 @@
 
 #include "tests/catch.h"
 #include "tests/core/captured_output.h"
+#include "tests/core/terminal.h"
 
 using namespace tp;
 using Json = nlohmann::json;
@@ -50,6 +51,28 @@ TEST_CASE("one failed check among several makes a report fail") {
   CHECK(last_line(out.text()) == "FAIL (1 of 3 checks)");
   CHECK_THAT(out.text(), ContainsSubstring("DIFFERS at [1, 2]: 5.5, reference 6"));
   CHECK(Json::parse(report.to_json()).at("result") == "FAIL");
+}
+
+TEST_CASE("cells are coloured on a terminal and nowhere else") {
+  const Table table{
+      "links", {"", "GPU0"}, {{"GPU1", "NV4"}, {"GPU2", "PHB"}}, {{"", "32"}, {"", ""}}};
+  const std::string plain = "        GPU0\n  GPU1  NV4\n  GPU2  PHB\n";
+  const auto printed_on_terminal = [&](const char* name, const char* no_color) {
+    const SetVariable term("TERM", name), refused("NO_COLOR", no_color);
+    const Terminal terminal;
+    Report().table(table);
+    return terminal.text();
+  };
+  CHECK(printed_on_terminal("xterm", nullptr) ==
+        "        GPU0\n  GPU1  \x1b[32mNV4\x1b[0m\n  GPU2  PHB\n");
+  CHECK(printed_on_terminal("xterm", "1") == plain);
+  CHECK(printed_on_terminal("xterm", "").find('\x1b') != std::string::npos);  // empty is not set
+  CHECK(printed_on_terminal("dumb", nullptr) == plain);
+  CHECK(printed_on_terminal(nullptr, nullptr) == plain);
+  const SetVariable term("TERM", "xterm"), refused("NO_COLOR", nullptr);
+  const CapturedOutput file(stdout);
+  Report().table(table);
+  CHECK(file.text() == plain);
 }
 
 TEST_CASE("an expectation that does not hold shows both values") {
@@ -128,4 +151,37 @@ TEST_CASE("a cell holds several ranks and a range of indices") {
   CHECK(cell_of(Range{8, 16}) == "8-15");
   CHECK(cell_of(Range{3, 4}) == "3");
   CHECK(cell_of(Range{3, 3}) == "none");
+}
+
+TEST_CASE("the page holds everything in the order of the output and the pictures besides") {
+  const CapturedOutput out(stdout);
+  Report report;
+  report.line("model <tiny> & more");
+  report.section("Shapes");
+  report.table({"shards", {"rank", "name"}, {{"0", "<a>"}}});
+  report.picture("who holds <what>", "<svg>here</svg>");
+  report.stream("one ");
+  report.line("text");
+  report.check(comparison("y", 0.5, false));
+  report.expect("bytes", 16, 16);
+  report.time("step", 12.5);
+  report.finish();
+  const std::string page = report.to_html("Chapter <1>");
+  CHECK(page.starts_with("<!DOCTYPE html>\n"));
+  CHECK(page.ends_with("</html>\n"));
+  std::size_t at = 0;
+  for (const char* part :
+       {"<title>Chapter &lt;1&gt;</title>", "<pre>model &lt;tiny&gt; &amp; more\n</pre>",
+        "<h2>Shapes</h2>", "<td class=\"number\">0</td><td>&lt;a&gt;</td>", "<svg>here</svg>",
+        "who holds &lt;what&gt;", "<pre>one text\n</pre>",
+        "<tr class=\"failed\"><td>y</td><td>0.5</td><td>&lt;= 0.25</td>"
+        "<td>WRONG [1, 2]: 5.5, reference 6</td></tr>",
+        "<tr><td>bytes</td><td>16</td><td>16</td><td>ok</td></tr>", "12.5 us",
+        "FAIL (1 of 2 checks)"}) {
+    CAPTURE(part);
+    REQUIRE(page.find(part, at) != std::string::npos);
+    at = page.find(part, at);
+  }
+  CHECK_THAT(out.text(), !ContainsSubstring("svg"));
+  CHECK_THAT(page, !ContainsSubstring("<script") && !ContainsSubstring("src="));
 }
