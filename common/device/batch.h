@@ -15,7 +15,7 @@ namespace tp {
 // The keys and values of one layer: its part of the KV pool, in blocks. A block has room for
 // block_size tokens of one sequence, and one head's part of it is contiguous.
 struct KvLayer {
-  TensorView keys;    // [num_blocks, kv_heads_local, block_size, head_dim] f32
+  TensorView keys;    // [num_blocks, kv_heads_local, block_size, head_dim]
   TensorView values;  // the same
 
   std::int64_t num_blocks() const { return keys.shape[0]; }

@@ -31,6 +31,12 @@ class MemoryCounter {
     const auto found = uses_.find(tag);
     return found == uses_.end() ? Use{} : found->second;
   }
+  // In use now, for all purposes.
+  std::int64_t total_bytes() const {
+    std::int64_t total = 0;
+    for (const auto& [tag, use] : uses_) total += use.bytes;
+    return total;
+  }
   const std::map<std::string, Use>& uses() const { return uses_; }
 
  private:

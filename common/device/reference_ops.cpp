@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace tp::reference {
@@ -13,7 +14,9 @@ constexpr int kLanes = 16;
 
 // Element i of row r, widened to f32.
 float element(ConstTensorView x, std::int64_t r, std::int64_t i) {
-  return x.dtype == DType::bf16 ? to_float(x.row<bf16>(r)[i]) : x.row<float>(r)[i];
+  if (x.dtype == DType::bf16) return to_float(x.row<bf16>(r)[i]);
+  if (x.dtype == DType::f16) return to_float(x.row<f16>(r)[i]);
+  return x.row<float>(r)[i];
 }
 
 std::vector<float> widen_row(ConstTensorView x, std::int64_t r) {
@@ -28,6 +31,8 @@ void with_elements(ConstTensorView x, const Use& use) {
   x.shape = {1, x.shape.elements()};
   if (x.dtype == DType::bf16)
     use(x.row<bf16>(0));
+  else if (x.dtype == DType::f16)
+    use(x.row<f16>(0));
   else
     use(x.row<float>(0));
 }
@@ -195,6 +200,42 @@ const float* head_in_pool(ConstTensorView pool,
 }
 
 }  // namespace
+
+void row_argmax(ConstTensorView x, std::span<std::int32_t> columns) {
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    const float* const row = x.row<float>(m);
+    const float* const end = row + x.row_elements();
+    const float* largest = end;
+    bool has_nan = false;
+    for (const float* p = row; p != end; ++p) {
+      has_nan |= std::isnan(*p);
+      if (largest == end || *p > *largest) largest = p;
+    }
+    const bool found = !has_nan && largest != end && std::isfinite(*largest);
+    columns[static_cast<std::size_t>(m)] = found ? static_cast<std::int32_t>(largest - row) : -1;
+  }
+}
+
+void row_top_k(ConstTensorView x,
+               std::int64_t k,
+               std::span<std::int32_t> columns,
+               std::span<float> values) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(x.row_elements()));
+  const std::int64_t kept = std::min<std::int64_t>(k, x.row_elements());
+  for (std::int64_t m = 0; m < x.rows(); ++m) {
+    const float* const row = x.row<float>(m);
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + kept, order.end(),
+                      [&](std::int32_t a, std::int32_t b) {
+                        return row[a] > row[b] || (row[a] == row[b] && a < b);
+                      });
+    for (std::int64_t i = 0; i < k; ++i) {
+      const auto place = static_cast<std::size_t>(m * k + i);
+      columns[place] = i < kept ? order[static_cast<std::size_t>(i)] : -1;
+      values[place] = i < kept ? row[columns[place]] : -INFINITY;
+    }
+  }
+}
 
 void attention(ConstTensorView q,
                const KvLayer& kv,

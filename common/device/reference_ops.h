@@ -32,6 +32,11 @@ void store_kv(ConstTensorView keys,
               ConstTensorView values,
               std::span<const std::int32_t> slot_mapping,
               const KvLayer& kv);
+void row_argmax(ConstTensorView x, std::span<std::int32_t> columns);
+void row_top_k(ConstTensorView x,
+               std::int64_t k,
+               std::span<std::int32_t> columns,
+               std::span<float> values);
 void attention(ConstTensorView q,
                const KvLayer& kv,
                const HeadShard& heads,

@@ -24,6 +24,15 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 class CpuDevice final : public Device {
  private:
   Place place() const override { return Place::host; }
+  bool computes_with(DType dtype) const override { return dtype != DType::i32; }
+  // f16 has no kernel, only the reference: a weight in it is widened, once, unless it was asked for.
+  DType dtype_to_keep(DType stored) const override {
+    return stored == DType::f16 ? DType::f32 : stored;
+  }
+
+  std::int64_t free_bytes() const override {
+    return static_cast<std::int64_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  }
 
   Buffer do_allocate(std::int64_t bytes) override {
     constexpr std::align_val_t kCacheLine{64};
@@ -54,7 +63,7 @@ class CpuDevice final : public Device {
 
   // Memory that is about to be written whole may as well come in huge pages: there are fewer of
   // them to get now and to find later. A system that has none refuses, which does not matter.
-  void do_prepare_upload(TensorView mine) override {
+  static void prefer_huge_pages(TensorView mine) {
     const auto begin = reinterpret_cast<std::uintptr_t>(mine.data);
     const std::uintptr_t end = begin + static_cast<std::uintptr_t>(mine.bytes());
     const std::uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
@@ -62,13 +71,31 @@ class CpuDevice final : public Device {
     if (first < last) ::madvise(mine.data + (first - begin), last - first, MADV_HUGEPAGE);
   }
 
+  CopyFindings do_write(ConstTensorView host, TensorView mine) override {
+    if (mine.contiguous()) prefer_huge_pages(mine);
+    return copy_host(host, mine);
+  }
+
+  void do_download(ConstTensorView mine, TensorView host) override { copy_host(mine, host); }
+
+  void do_copy(ConstTensorView from, TensorView to) override { copy_host(from, to); }
+
   void do_matmul(ConstTensorView x, ConstTensorView w, TensorView y, const SumBlocks& b) override {
-    if (b.count == 0) return reference::matmul(x, w, y, b);  // no input features: zeros
+    if (b.count == 0 || w.dtype == DType::f16) return reference::matmul(x, w, y, b);
     kernels_.matmul({x.row<float>(0), x.row_stride, w.data, w.dtype == DType::bf16, w.row_stride,
                      y.row<float>(0), y.row_stride, x.rows(), w.rows(), b.edge.data(), b.count});
   }
 
   void do_rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView y) override {
+    reference::rms_norm(x, weight, eps, y);
+  }
+
+  void do_add_rms_norm(TensorView x,
+                       ConstTensorView delta,
+                       ConstTensorView weight,
+                       float eps,
+                       TensorView y) override {
+    reference::add(x, delta);
     reference::rms_norm(x, weight, eps, y);
   }
 
@@ -104,9 +131,8 @@ class CpuDevice final : public Device {
               float* out) {
     const std::int64_t head_dim = kv.head_dim(), block_size = kv.block_size();
     const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-    // Grows with the longest context that was met; steps after that allocate nothing.
-    if (std::ssize(scores_) < seen.size()) scores_.resize(static_cast<std::size_t>(seen.size()));
-    float* const weights = scores_.data();
+    reserve_scores(blocks_for(seen.size(), block_size) * block_size);
+    float* const weights = scores_.row<float>(0);
     // Calls use(i, row of token seen.begin + i) for all tokens, in order.
     const auto for_each_token = [&](ConstTensorView pool, const auto& use) {
       for (std::int64_t t = seen.begin; t < seen.end;) {
@@ -162,9 +188,35 @@ class CpuDevice final : public Device {
                    const KvLayer& kv) override {
     reference::store_kv(keys, values, slot_mapping, kv);
   }
+  void do_rope_and_store_kv(TensorView q,
+                            TensorView k,
+                            ConstTensorView v,
+                            const RopeTable& table,
+                            const BatchView& batch,
+                            const KvLayer& kv) override {
+    reference::rope(q, table, batch.positions);
+    reference::rope(k, table, batch.positions);
+    reference::store_kv(k, v, batch.slot_mapping, kv);
+  }
+  void do_row_argmax(ConstTensorView x, std::span<std::int32_t> columns) override {
+    reference::row_argmax(x, columns);
+  }
+  void do_row_top_k(ConstTensorView x,
+                    std::int64_t k,
+                    std::span<std::int32_t> columns,
+                    std::span<float> values) override {
+    reference::row_top_k(x, k, columns, values);
+  }
+
+  // Grows with the longest context that was met; steps after that allocate nothing.
+  void reserve_scores(std::int64_t tokens) {
+    if (!scores_.empty() && scores_.shape()[1] >= tokens) return;
+    scores_ = Tensor();  // the two need not be there together
+    scores_ = allocate({1, tokens}, DType::f32, "workspace");
+  }
 
   const cpu::Kernels& kernels_ = *cpu::usable_kernels().variants[cpu::usable_kernels().count - 1];
-  std::vector<float> scores_;
+  Tensor scores_;  // of one query and the tokens that it sees
 };
 
 }  // namespace
