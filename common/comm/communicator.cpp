@@ -1,6 +1,7 @@
 #include "common/comm/communicator.h"
 
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,7 +53,36 @@ void Communicator::run(Call call, std::string_view label, const Move& move) {
   const auto start = std::chrono::steady_clock::now();
   move(call);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-  ledger_.add(call, size(), took.count());
+  if (recording_)
+    recorded_.push_back(call);
+  else
+    ledger_.add(call, size(), took.count());
+}
+
+std::uint64_t& Communicator::number(Op op, int peer) {
+  if (op != Op::send && op != Op::recv) return collectives_;
+  std::vector<std::uint64_t>& numbers = op == Op::send ? sent_ : received_;
+  numbers.resize(static_cast<std::size_t>(size()));
+  return numbers[static_cast<std::size_t>(peer)];
+}
+
+void Communicator::start_recording() {
+  recorded_.clear();
+  recording_ = true;
+}
+
+std::vector<Call> Communicator::stop_recording() {
+  recording_ = false;
+  return std::exchange(recorded_, {});
+}
+
+void Communicator::replayed(std::span<const Call> calls) {
+  for (const Call& recorded : calls) {
+    call_ = recorded;
+    call_.sequence = ++number(recorded.op, recorded.peer);
+    ledger_.add(call_, size(), 0);
+  }
+  do_replayed(calls);
 }
 
 void Communicator::all_reduce(TensorView x, std::string_view label) {
@@ -97,8 +127,7 @@ void Communicator::send(ConstTensorView x, int to, std::string_view label) {
   check_rank(Op::send, to, size());
   check_contiguous(Op::send, x);
   if (to == rank()) throw Error(ErrorKind::rank, fmt::format("send: rank {} to itself", to));
-  sent_.resize(static_cast<std::size_t>(size()));
-  run({++sent_[static_cast<std::size_t>(to)], Op::send, x.dtype, to, x.shape.elements(), {}}, label,
+  run({++number(Op::send, to), Op::send, x.dtype, to, x.shape.elements(), {}}, label,
       [&](const Call& call) { do_send(call, x); });
 }
 
@@ -106,14 +135,8 @@ void Communicator::recv(TensorView x, int from, std::string_view label) {
   check_rank(Op::recv, from, size());
   check_contiguous(Op::recv, x);
   if (from == rank()) throw Error(ErrorKind::rank, fmt::format("recv: rank {} from itself", from));
-  received_.resize(static_cast<std::size_t>(size()));
-  run({++received_[static_cast<std::size_t>(from)],
-       Op::recv,
-       x.dtype,
-       from,
-       x.shape.elements(),
-       {}},
-      label, [&](const Call& call) { do_recv(call, x); });
+  run({++number(Op::recv, from), Op::recv, x.dtype, from, x.shape.elements(), {}}, label,
+      [&](const Call& call) { do_recv(call, x); });
 }
 
 void Communicator::barrier(std::string_view label) {

@@ -5,7 +5,9 @@
 // their calls, so a mismatch is an error that names both sides, never a hang or a wrong sum.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "common/comm/call.h"
 #include "common/comm/ledger.h"
@@ -19,6 +21,8 @@ namespace tp {
 // Errors: tp::Error (rank) if the calls of two ranks differ, a rank does not arrive within the
 //         time-out, or a rank has left; Aborted if another rank failed.
 // Shapes: tensors are contiguous, of dtype f32 or bf16 (all_reduce, reduce_scatter) or any.
+// Stream: between GPUs a call only queues its work behind that of the device, and the ledger's time
+//         is what this takes.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -27,7 +31,7 @@ class Communicator {
 
   // Replaces x by the sum of all ranks' x, element by element. The sum is made in f32, in the
   // fixed order of a binary tree over the ranks, so every rank holds the same bits; bf16 is
-  // rounded once, after the sum.
+  // rounded once, after the sum. NCCL adds in an order of its own (cuda/nccl_communicator.h).
   // In place. Moves: payload = the bytes of x.
   void all_reduce(TensorView x, std::string_view label);
 
@@ -57,6 +61,16 @@ class Communicator {
   // Returns when all ranks have called it.
   void barrier(std::string_view label);
 
+  // Whether calls may be part of a step that the device captures (Device::begin_capture). [chapter
+  // 06]
+  virtual bool can_capture() const { return false; }
+  // Between these two, calls are numbered and audited as ever, but not counted: their data moves
+  // when the step is replayed. stop_recording returns them in their order.
+  void start_recording();
+  std::vector<Call> stop_recording();
+  // Numbers and counts the calls of a step that the device replays. Their time is not known: 0.
+  void replayed(std::span<const Call> calls);
+
   const Ledger& ledger() const { return ledger_; }
   // The last call that was begun, for error messages; sequence 0 if there was none.
   const Call& last_call() const { return call_; }
@@ -70,11 +84,16 @@ class Communicator {
   virtual void do_send(const Call& call, ConstTensorView x) = 0;
   virtual void do_recv(const Call& call, TensorView x) = 0;
   virtual void do_barrier(const Call& call) = 0;
+  virtual void do_replayed(std::span<const Call> /*calls*/) {}
 
   template <class Move>
   void run(Call call, std::string_view label, const Move& move);
+  // The number of the last call of this kind, counted up by the next one.
+  std::uint64_t& number(Op op, int peer);
 
   Ledger ledger_;
+  bool recording_ = false;
+  std::vector<Call> recorded_;
   Call call_;
   std::uint64_t collectives_ = 0;
   std::vector<std::uint64_t> sent_, received_;  // numbers of point-to-point calls, per partner

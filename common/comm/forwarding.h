@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "common/comm/communicator.h"
@@ -15,6 +16,7 @@ class ForwardingCommunicator : public Communicator {
   explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  bool can_capture() const override { return inner_->can_capture(); }
 
  protected:
   Communicator& inner() { return *inner_; }
@@ -43,6 +45,7 @@ class ForwardingCommunicator : public Communicator {
     inner_->recv(x, call.peer, call.label.data());
   }
   void do_barrier(const Call& call) override { inner_->barrier(call.label.data()); }
+  void do_replayed(std::span<const Call> calls) override { inner_->replayed(calls); }
 
   std::unique_ptr<Communicator> inner_;
 };
@@ -59,7 +62,11 @@ class ForwardingGroup : public Group {
   void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override {
     inner_->broadcast(bytes, root, patience);
   }
+  void meet(const Call& call) override { inner_->meet(call); }
+  void post(const Call& call, int to) override { inner_->post(call, to); }
+  void take(const Call& call, int from) override { inner_->take(call, from); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+  bool aborted() const noexcept override { return inner_->aborted(); }
 
  private:
   std::unique_ptr<Group> inner_;

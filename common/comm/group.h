@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/call.h"
 #include "common/core/error.h"
 
 namespace tp {
@@ -44,8 +45,19 @@ class Group {
                          int root,
                          Patience patience = Patience::limited) = 0;
 
+  // The audit of calls whose data moves elsewhere, between GPUs. All ranks meet, each with its call
+  // of a communicator, and go on if the calls match. [chapters with --device cuda]
+  // Errors: tp::Error (rank) naming both calls if they differ.
+  virtual void meet(const Call& call) = 0;
+  // The same for two ranks: `from` posts its send, `to` takes it with its recv. post may wait until
+  // the call posted before was taken.
+  virtual void post(const Call& call, int to) = 0;
+  virtual void take(const Call& call, int from) = 0;
+
   // Wakes and stops all ranks. The first call wins: its reason is the one that is reported.
   virtual void abort(const std::string& reason) noexcept = 0;
+  // Whether the ranks are being stopped: for loops that wait for something else than the group.
+  virtual bool aborted() const noexcept = 0;
 
   // The smallest value of all ranks, on every rank.
   std::int64_t min(std::int64_t value);

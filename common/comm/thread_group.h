@@ -15,7 +15,11 @@ class ThreadGroup final : public Group {
   void barrier() override;
   std::span<const std::byte> exchange(std::span<const std::byte> record) override;
   void broadcast(std::vector<std::byte>& bytes, int root, Patience patience) override;
+  void meet(const Call& call) override { hub_.meet(rank_, call, {}); }
+  void post(const Call& call, int to) override { hub_.post(rank_, to, call, {}); }
+  void take(const Call& call, int from) override { hub_.take(from, rank_, call, {}); }
   void abort(const std::string& reason) noexcept override { hub_.abort(reason); }
+  bool aborted() const noexcept override { return hub_.aborted(); }
 
  private:
   Call next_call(Op op, std::size_t size, int root);

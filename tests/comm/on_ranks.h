@@ -21,23 +21,19 @@ struct RankEnd {
   std::chrono::milliseconds after{0};
 };
 
-using RankBody = std::function<void(tp::Communicator&, tp::Group&)>;
-
-// Runs the body on every rank and returns how each of them ended. A rank that throws stops the
-// others.
-inline std::vector<RankEnd> on_ranks(int ranks,
-                                     std::chrono::milliseconds timeout,
-                                     const RankBody& body) {
+// Runs body(hub, rank) on a thread for each rank and returns how each of them ended. A rank that throws
+// stops the others.
+inline std::vector<RankEnd> on_threads(int ranks,
+                                       std::chrono::milliseconds timeout,
+                                       const std::function<void(tp::ThreadHub&, int)>& body) {
   tp::ThreadHub hub(ranks, timeout);
   std::vector<RankEnd> ends(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&hub, &body, &end = ends[static_cast<std::size_t>(rank)], rank] {
-      tp::ThreadCommunicator comm(hub, rank);
-      tp::ThreadGroup group(hub, rank);
       const auto start = std::chrono::steady_clock::now();
       try {
-        body(comm, group);
+        body(hub, rank);
       } catch (const tp::Aborted& e) {
         end.error = e.what();
         end.aborted = true;
@@ -54,6 +50,19 @@ inline std::vector<RankEnd> on_ranks(int ranks,
   }
   for (std::thread& thread : threads) thread.join();
   return ends;
+}
+
+using RankBody = std::function<void(tp::Communicator&, tp::Group&)>;
+
+// The same with a communicator and a group for the body.
+inline std::vector<RankEnd> on_ranks(int ranks,
+                                     std::chrono::milliseconds timeout,
+                                     const RankBody& body) {
+  return on_threads(ranks, timeout, [&body](tp::ThreadHub& hub, int rank) {
+    tp::ThreadCommunicator comm(hub, rank);
+    tp::ThreadGroup group(hub, rank);
+    body(comm, group);
+  });
 }
 
 // The errors of all ranks, one a line, empty if there was none.
