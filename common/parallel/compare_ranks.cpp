@@ -1,5 +1,7 @@
 #include "common/parallel/compare_ranks.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "common/device/sum_blocks.h"
@@ -49,7 +51,35 @@ Comparison compare_column_shards(const std::string& title,
   return worst;
 }
 
-Tolerance row_parallel_tolerance(int tp_size, const Tolerance& reordered) {
+// Rounding to 16 bits changes a value by up to u of itself, u = 2^-9 for bf16 and 2^-12 for f16, and
+// on average, as root of the mean square, by u / sqrt(3). A product sums many of these independent
+// errors just as it sums the values, so its result is off by the same part of its own size. n
+// roundings in a row add up like random steps, to sqrt(n) of one. The worst of up to a million
+// elements is 5 times as far off as is usual, in a row that may be 1.5 times as large as is usual.
+// See notes/numerics.md for what was measured.
+Accuracy Accuracy::of(const Options& options, DType weights, std::int64_t roundings) {
+  Accuracy accuracy;
+  if (options.device != "cuda") return accuracy;
+  accuracy.same_order = false;
+  const auto rounds_to = [&](DType dtype) {
+    return weights == dtype || options.kv_dtype == name_of(dtype);
+  };
+  accuracy.to_16_bits = rounds_to(DType::bf16) || rounds_to(DType::f16);
+  if (accuracy.to_16_bits) {
+    const double u = rounds_to(DType::bf16) ? 0x1p-9 : 0x1p-12;
+    accuracy.deviations = 5 * 1.5 * u * std::sqrt(static_cast<double>(roundings) / 3);
+  }
+  return accuracy;
+}
+
+Tolerance Accuracy::same_steps(ConstTensorView reference) const {
+  return same_order ? Tolerance::exact() : Tolerance::of_deviation(deviations, reference);
+}
+
+Tolerance Accuracy::row_parallel(int tp_size,
+                                 const Tolerance& reordered,
+                                 ConstTensorView reference) const {
+  if (!same_order) return same_steps(reference);
   return kSumBlocks % tp_size == 0 ? Tolerance::exact() : reordered;
 }
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/comm/forwarding.h"
-#include "common/device/reference_ops.h"
 #include "common/parallel/shards.h"
 
 namespace tp {
@@ -17,22 +16,35 @@ class SkipAllReduce final : public ForwardingCommunicator {
 
 // Gathers the addends side by side and keeps as much as fits where the sum belongs.
 class ConcatInsteadOfSum final : public ForwardingCommunicator {
-  using ForwardingCommunicator::ForwardingCommunicator;
+ public:
+  ConcatInsteadOfSum(std::unique_ptr<Communicator> inner_comm, Device& device)
+      : ForwardingCommunicator(std::move(inner_comm)), device_(device) {}
+
+ private:
   void do_all_reduce(const Call& call, TensorView x) override {
-    Tensor side_by_side = Tensor::on_host({size(), x.shape.elements()}, x.dtype);
+    Tensor side_by_side = device_.allocate({size(), x.shape.elements()}, x.dtype, "fault");
     inner().all_gather(x, side_by_side, call.label.data());
     TensorView flat = x;
     flat.shape = {1, x.shape.elements()};
-    copy_host(side_by_side.view().rows_in({0, 1}), flat);
+    device_.copy(side_by_side.view().rows_in({0, 1}), flat);
+    device_.synchronize();  // the tensor goes
   }
+
+  Device& device_;
 };
 
 class ActivationBeforeSum final : public ForwardingCommunicator {
-  using ForwardingCommunicator::ForwardingCommunicator;
+ public:
+  ActivationBeforeSum(std::unique_ptr<Communicator> inner_comm, Device& device)
+      : ForwardingCommunicator(std::move(inner_comm)), device_(device) {}
+
+ private:
   void do_all_reduce(const Call& call, TensorView x) override {
-    reference::activate(x, Activation::gelu);
+    device_.activate(x, Activation::gelu);
     inner().all_reduce(x, call.label.data());
   }
+
+  Device& device_;
 };
 
 // The last rank's first all_reduce differs from the others' in one thing.
@@ -84,21 +96,21 @@ std::vector<Fault> mismatched_collective_faults() {
 Launch with_fault(Launch launch, const std::string& fault) {
   using Comm = std::unique_ptr<Communicator>;
   if (fault == "skip_all_reduce")
-    launch.wrap_communicator = [](Comm c) -> Comm {
+    launch.wrap_communicator = [](Comm c, Device&) -> Comm {
       return std::make_unique<SkipAllReduce>(std::move(c));
     };
   if (fault == "concat_instead_of_sum")
-    launch.wrap_communicator = [](Comm c) -> Comm {
-      return std::make_unique<ConcatInsteadOfSum>(std::move(c));
+    launch.wrap_communicator = [](Comm c, Device& device) -> Comm {
+      return std::make_unique<ConcatInsteadOfSum>(std::move(c), device);
     };
   if (fault == "activation_before_sum")
-    launch.wrap_communicator = [](Comm c) -> Comm {
-      return std::make_unique<ActivationBeforeSum>(std::move(c));
+    launch.wrap_communicator = [](Comm c, Device& device) -> Comm {
+      return std::make_unique<ActivationBeforeSum>(std::move(c), device);
     };
   if (fault.starts_with(kMismatch)) {
     const std::size_t colon = fault.find(':');
     const std::string what = colon == std::string::npos ? "count" : fault.substr(colon + 1);
-    launch.wrap_communicator = [what](Comm c) -> Comm {
+    launch.wrap_communicator = [what](Comm c, Device&) -> Comm {
       return std::make_unique<MismatchedCollective>(std::move(c), what);
     };
   }

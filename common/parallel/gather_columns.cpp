@@ -21,17 +21,23 @@ TensorView block_of(TensorView staging, std::int64_t index, std::int64_t rows, s
 }
 
 // This rank's padded shard: the last row of the staging.
-TensorView pad(ConstTensorView shard_local, TensorView staging, std::int64_t width) {
+TensorView pad(Device& device,
+               ConstTensorView shard_local,
+               TensorView staging,
+               std::int64_t width) {
   TensorView padded = block_of(staging, staging.rows() - 1, shard_local.rows(), width);
-  copy_host(shard_local, padded.columns_in({0, shard_local.row_elements()}));
+  device.copy(shard_local, padded.columns_in({0, shard_local.row_elements()}));
   return padded;
 }
 
-void unpack(TensorView staging, const std::vector<Range>& ranges, TensorView whole) {
+void unpack(Device& device,
+            TensorView staging,
+            const std::vector<Range>& ranges,
+            TensorView whole) {
   for (std::size_t r = 0; r < ranges.size(); ++r) {
     const TensorView block =
         block_of(staging, static_cast<std::int64_t>(r), whole.rows(), widest(ranges));
-    copy_host(block.columns_in({0, ranges[r].size()}), whole.columns_in(ranges[r]));
+    device.copy(block.columns_in({0, ranges[r].size()}), whole.columns_in(ranges[r]));
   }
 }
 
@@ -47,9 +53,9 @@ void all_gather_columns(const RankContext& ctx,
                         TensorView staging,
                         TensorView whole,
                         std::string_view label) {
-  const TensorView padded = pad(shard_local, staging, widest(ranges));
+  const TensorView padded = pad(ctx.device, shard_local, staging, widest(ranges));
   ctx.comm.all_gather(padded, staging.rows_in({0, ctx.tp_size}), label);
-  unpack(staging, ranges, whole);
+  unpack(ctx.device, staging, ranges, whole);
 }
 
 void gather_columns(const RankContext& ctx,
@@ -59,9 +65,9 @@ void gather_columns(const RankContext& ctx,
                     TensorView staging,
                     TensorView whole,
                     std::string_view label) {
-  const TensorView padded = pad(shard_local, staging, widest(ranges));
+  const TensorView padded = pad(ctx.device, shard_local, staging, widest(ranges));
   ctx.comm.gather(padded, staging.rows_in({0, ctx.tp_size}), root, label);
-  if (ctx.rank == root) unpack(staging, ranges, whole);
+  if (ctx.rank == root) unpack(ctx.device, staging, ranges, whole);
 }
 
 }  // namespace tp

@@ -8,11 +8,16 @@ constexpr char kWeights[] = "weights";  // tag of the memory
 
 // The dtype of several tensors stored as one: the first's, unless one of them needs f32. Nothing
 // is rounded that would not be by itself.
-DType common_dtype(const std::vector<WholeLinear>& parts, ConstTensorView WholeLinear::*tensor) {
-  DType common = storage_dtype((parts[0].*tensor).dtype, parts[0].store_as);
+DType common_dtype(const Device& device,
+                   const std::vector<WholeLinear>& parts,
+                   ConstTensorView WholeLinear::*tensor) {
+  const auto dtype_of_part = [&](const WholeLinear& part) {
+    return device.storage_dtype((part.*tensor).dtype, part.store_as);
+  };
+  const DType first = dtype_of_part(parts[0]);
   for (const WholeLinear& part : parts)
-    if (storage_dtype((part.*tensor).dtype, part.store_as) == DType::f32) common = DType::f32;
-  return common;
+    if (dtype_of_part(part) != first) return DType::f32;
+  return first;
 }
 
 // A bias [N] as a column of N rows, so that a range of it is a range of rows.
@@ -50,11 +55,12 @@ ColumnParallelLinear ColumnParallelLinear::shard_fused(const RankContext& ctx,
   layer.out_global = shard_range(first.weight.rows(), ctx.rank, ctx.tp_size);
   const std::int64_t rows = layer.out_global.size();
   const std::int64_t all_rows = rows * static_cast<std::int64_t>(parts.size());
-  layer.weight_local = ctx.device.allocate({all_rows, first.weight.shape[1]},
-                                           common_dtype(parts, &WholeLinear::weight), kWeights);
+  layer.weight_local =
+      ctx.device.allocate({all_rows, first.weight.shape[1]},
+                          common_dtype(ctx.device, parts, &WholeLinear::weight), kWeights);
   if (first.bias.data != nullptr)
-    layer.bias_local =
-        ctx.device.allocate({all_rows}, common_dtype(parts, &WholeLinear::bias), kWeights);
+    layer.bias_local = ctx.device.allocate(
+        {all_rows}, common_dtype(ctx.device, parts, &WholeLinear::bias), kWeights);
   Range place{0, rows};  // of this part among the local rows
   for (const WholeLinear& part : parts) {
     ctx.device.upload(part.weight.rows_in(layer.out_global),

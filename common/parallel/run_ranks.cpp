@@ -12,6 +12,7 @@
 #include "common/comm/thread_group.h"
 #include "common/comm/thread_hub.h"
 #include "common/core/error.h"
+#include "common/parallel/backend.h"
 
 namespace tp {
 
@@ -27,31 +28,53 @@ std::string failure(int rank, const std::string& what, const Call& last) {
   return fmt::format("rank {} failed: {}{}", rank, what, names_call ? "" : " (" + after + ")");
 }
 
+// What a rank owns. The communicator uses the device, and both the group: they end in this order.
+struct Owned {
+  std::unique_ptr<Group> group;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> comm;
+};
+
+void make_parts(int rank, ThreadHub& hub, const Launch& launch, Backend* backend, Owned& own) {
+  own.group = std::make_unique<ThreadGroup>(hub, rank);
+  own.device = backend != nullptr ? backend->make_device(rank) : make_cpu_device();
+  if (backend != nullptr)
+    own.comm = backend->make_communicator(*own.device, *own.group);
+  else
+    own.comm = std::make_unique<ThreadCommunicator>(hub, rank);
+  // What is put around the group concerns the lesson's own messages, not those of the communicator.
+  if (launch.wrap_group) own.group = launch.wrap_group(std::move(own.group));
+  if (launch.wrap_communicator)
+    own.comm = launch.wrap_communicator(std::move(own.comm), *own.device);
+}
+
 // One rank, from its first to its last moment.
 void run_rank(int rank,
               ThreadHub& hub,
               const Launch& launch,
+              Backend* backend,
               const std::function<void(RankContext&, RankOutput&)>& body,
               RankOutput& output) {
-  std::unique_ptr<Communicator> comm = std::make_unique<ThreadCommunicator>(hub, rank);
+  Owned own;
+  const auto last_call = [&] { return own.comm ? own.comm->last_call() : Call{}; };
   try {
-    if (launch.wrap_communicator) comm = launch.wrap_communicator(std::move(comm));
-    std::unique_ptr<Group> group = std::make_unique<ThreadGroup>(hub, rank);
-    if (launch.wrap_group) group = launch.wrap_group(std::move(group));
-    const std::unique_ptr<Device> device = make_cpu_device();
-    RankContext context{rank, launch.tp_size, *device, *comm, *group};
+    make_parts(rank, hub, launch, backend, own);
+    RankContext context{rank, launch.tp_size, *own.device, *own.comm, *own.group};
+    output.device = own.device.get();
     body(context, output);
-    output.ledger = comm->ledger();
-    output.memory = device->memory();
+    own.device->synchronize();
+    output.ledger = own.comm->ledger();
+    output.memory = own.device->memory();
   } catch (const Aborted&) {
     // Another rank has the reason.
   } catch (const Error& e) {
-    hub.abort(failure(rank, e.what(), comm->last_call()), e.kind());
+    hub.abort(failure(rank, e.what(), last_call()), e.kind());
   } catch (const std::exception& e) {
-    hub.abort(failure(rank, e.what(), comm->last_call()));
+    hub.abort(failure(rank, e.what(), last_call()));
   } catch (...) {
-    hub.abort(failure(rank, "something was thrown that is no exception", comm->last_call()));
+    hub.abort(failure(rank, "something was thrown that is no exception", last_call()));
   }
+  output.device = nullptr;
   hub.leave(rank);
 }
 
@@ -60,12 +83,19 @@ void run_rank(int rank,
 Launch Launch::from(const Options& options) {
   Launch launch;
   launch.tp_size = static_cast<int>(options.tp);
+  launch.device = options.device;
+  launch.comm = options.comm;
+  launch.gpu_memory_utilization = options.gpu_memory_utilization;
   launch.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000) + 1);
   return launch;
 }
 
 void RankOutput::keep(const std::string& name, ConstTensorView tensor) {
+  if (tensor.place != Place::host) {
+    tensors[name] = device->download(tensor);
+    return;
+  }
   Tensor copy = Tensor::on_host(tensor.shape, tensor.dtype);
   copy_host(tensor, copy);
   tensors[name] = std::move(copy);
@@ -80,6 +110,8 @@ ConstTensorView RankOutput::tensor(const std::string& name) const {
 
 std::vector<RankOutput> run_ranks(const Launch& launch,
                                   const std::function<void(RankContext&, RankOutput&)>& body) {
+  const std::unique_ptr<Backend> backend =
+      launch.device == "cuda" ? make_cuda_backend(launch) : nullptr;
   ThreadHub hub(launch.tp_size, launch.timeout);
   std::vector<RankOutput> outputs(static_cast<std::size_t>(launch.tp_size));
   std::mutex mutex;
@@ -89,7 +121,7 @@ std::vector<RankOutput> run_ranks(const Launch& launch,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < launch.tp_size; ++rank) {
     threads.emplace_back([&, rank] {
-      run_rank(rank, hub, launch, body, outputs[static_cast<std::size_t>(rank)]);
+      run_rank(rank, hub, launch, backend.get(), body, outputs[static_cast<std::size_t>(rank)]);
       const std::lock_guard lock(mutex);
       --running;
       changed.notify_one();

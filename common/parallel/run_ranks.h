@@ -18,12 +18,18 @@ namespace tp {
 
 struct Launch {
   int tp_size = 2;
+  std::string device = "cpu";    // or "cuda"
+  std::string comm = "threads";  // between GPUs "nccl", "peer" or "peer-staged" (core/platform.h)
+  // The part of a GPU's memory that its ranks together may use.
+  double gpu_memory_utilization = 0.9;
   // How long a rank waits for another one before it gives up.
   std::chrono::milliseconds timeout{30'000};
   // Puts something between a rank and its communicator or group: faults, tracing. May be empty.
-  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> wrap_communicator;
+  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>, Device&)>
+      wrap_communicator;
   std::function<std::unique_ptr<Group>(std::unique_ptr<Group>)> wrap_group;
 
+  // Of options with a chosen device and communicator (core/platform.h).
   static Launch from(const Options& options);
 };
 
@@ -31,9 +37,10 @@ struct Launch {
 struct RankOutput {
   std::map<std::string, Tensor> tensors;
   Ledger ledger;
-  MemoryCounter memory;  // at the end, when `body` has returned
+  MemoryCounter memory;      // at the end, when `body` has returned
+  Device* device = nullptr;  // the rank's, while `body` runs
 
-  // Keeps a copy of a tensor under a name.
+  // Keeps a copy of a tensor, of the rank's device or of the host, under a name.
   void keep(const std::string& name, ConstTensorView tensor);
   // Errors: tp::Error naming the tensor if it was not kept.
   ConstTensorView tensor(const std::string& name) const;

@@ -37,9 +37,7 @@ PartialSum ShardedAttention::partial(const RankContext& ctx,
   v.forward(ctx, x, steps.v);
   if (!q_norm.empty()) ctx.device.rms_norm_heads(steps.q, q_norm, norm_eps);
   if (!k_norm.empty()) ctx.device.rms_norm_heads(steps.k, k_norm, norm_eps);
-  ctx.device.rope(steps.q, rope, batch.positions);
-  ctx.device.rope(steps.k, rope, batch.positions);
-  ctx.device.store_kv(steps.k, steps.v, batch.slot_mapping, kv);
+  ctx.device.rope_and_store_kv(steps.q, steps.k, steps.v, rope, batch, kv);
   ctx.device.attention(steps.q, kv, heads, batch, steps.attention, window);
   return o.partial(ctx, steps.attention, y);
 }

@@ -12,8 +12,9 @@ VocabParallelTable VocabParallelTable::load(const RankContext& ctx,
                                             std::optional<DType> store_as) {
   VocabParallelTable local;
   local.shard = shard;
-  local.rows_local = ctx.device.allocate({shard.rows.size(), table.shape[1]},
-                                         storage_dtype(table.dtype, store_as), "weights");
+  local.rows_local =
+      ctx.device.allocate({shard.rows.size(), table.shape[1]},
+                          ctx.device.storage_dtype(table.dtype, store_as), "weights");
   const Range real = shard.rows.within(table.rows());
   ctx.device.upload(table.rows_in(real), local.rows_local.view().rows_in({0, real.size()}));
   return local;

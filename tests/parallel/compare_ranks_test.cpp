@@ -103,8 +103,26 @@ TEST_CASE("a tensor that a rank did not keep is an error that names it") {
 
 TEST_CASE("sums are compared exactly where the number of ranks divides the blocks") {
   const Tolerance reordered{0.5, "test"};
+  const Matrix reference(1, 2, {-1, 1});  // the standard deviation is 1
+  const Accuracy cpu = Accuracy::of({.device = "cpu", .kv_dtype = "f32"}, DType::bf16, 12);
   for (const int tp_size : {1, 2, 4, 8})
-    CHECK(row_parallel_tolerance(tp_size, reordered).bound == 0);
+    CHECK(cpu.row_parallel(tp_size, reordered, reference.view()).bound == 0);
   for (const int tp_size : {3, 5, 6, 7, 16})
-    CHECK(row_parallel_tolerance(tp_size, reordered).bound == 0.5);
+    CHECK(cpu.row_parallel(tp_size, reordered, reference.view()).bound == 0.5);
+  CHECK(cpu.same_steps(reference.view()).bound == 0);
+}
+
+TEST_CASE("a GPU is compared with a tolerance that depends on what is rounded") {
+  const Matrix reference(1, 2, {-1, 1});
+  const auto bound = [&](const std::string& kv_dtype, DType weights) {
+    const Accuracy gpu = Accuracy::of({.device = "cuda", .kv_dtype = kv_dtype}, weights, 12);
+    const double same = gpu.same_steps(reference.view()).bound;
+    CHECK(gpu.row_parallel(2, {0.5, "test"}, reference.view()).bound == same);
+    return same;
+  };
+  CHECK(bound("", DType::f32) == 2e-5);
+  CHECK(bound("", DType::bf16) == 15 * 0x1p-9);  // 5 * 1.5 * sqrt(12 / 3) roundings
+  CHECK(bound("", DType::f16) == 15 * 0x1p-12);
+  CHECK(bound("bf16", DType::f32) == 15 * 0x1p-9);
+  CHECK(bound("f32", DType::f32) == 2e-5);
 }

@@ -27,7 +27,8 @@ Layer make_layer(int tp_size) {
   make_cpu_device()->matmul(layer.x.view(), layer.weight.view(), layer.reference.view(),
                             SumBlocks::whole(in));
   const double magnitude = max_dot_magnitude(layer.x.view(), layer.weight.view());
-  layer.tolerance = row_parallel_tolerance(tp_size, Tolerance::reordered_sum(in, magnitude));
+  layer.tolerance = Accuracy().row_parallel(tp_size, Tolerance::reordered_sum(in, magnitude),
+                                            layer.reference.view());
   return layer;
 }
 
