@@ -1,5 +1,7 @@
 #include "common/engine/engine.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "common/core/error.h"
@@ -58,7 +60,6 @@ void Engine::abort(std::int32_t id) {
   if (found != requests_.end()) finish(found->second, id, FinishReason::aborted);
 }
 
-// [region step]
 const std::vector<Engine::NewToken>& Engine::step() {
   new_tokens_.clear();
   finished_.clear();
@@ -66,10 +67,12 @@ const std::vector<Engine::NewToken>& Engine::step() {
   const Clock::time_point start = Clock::now();
   if (!scheduler_.next(plan_)) return new_tokens_;
   const ConstTensorView logits = runner_.lead(plan_);
+  find_largest(logits);
   std::int64_t row = 0;
   for (const PlannedSequence& sequence : plan_.sequences) {
     if (sequence.logit_rows == 0) continue;  // a part of a prompt
-    choose_token(requests_.at(sequence.id), sequence.id, logits.rows_in({row, row + 1}));
+    choose_token(requests_.at(sequence.id), sequence.id, logits.rows_in({row, row + 1}),
+                 largest_[static_cast<std::size_t>(row)]);
     ++row;
   }
   const double step_us = microseconds(Clock::now() - start);
@@ -78,20 +81,45 @@ const std::vector<Engine::NewToken>& Engine::step() {
       static_cast<double>(scheduler_.counters().generated_tokens - before.generated_tokens);
   times_.decode_us += step_us * decoded / tokens;
   times_.prefill_us += step_us * (tokens - decoded) / tokens;
+  const bool replayed = runner_.graphs().replayed();
+  if (decoded == tokens) {
+    (replayed ? times_.replayed_us : times_.eager_us) += step_us;
+    ++(replayed ? times_.replayed_steps : times_.eager_steps);
+  }
   return new_tokens_;
 }
-// [end step]
 
-void Engine::choose_token(Active& active, std::int32_t id, ConstTensorView logits) {
+// Greedy requests need no logits on the host, only which is the largest.
+void Engine::find_largest(ConstTensorView logits) {
+  largest_.assign(static_cast<std::size_t>(logits.rows()), -1);
+  const auto is_greedy = [&](const PlannedSequence& sequence) {
+    return sequence.logit_rows > 0 && requests_.at(sequence.id).request.sampling.greedy();
+  };
+  if (std::any_of(plan_.sequences.begin(), plan_.sequences.end(), is_greedy))
+    runner_.device().row_argmax(logits, largest_);
+}
+
+void Engine::choose_token(Active& active,
+                          std::int32_t id,
+                          ConstTensorView logits,
+                          std::int32_t largest) {
   Completion& done = active.done;
-  std::int32_t token = 0;
-  try {
-    token = sample(logits, active.request.sampling, done.ids.size());
-  } catch (const Error& e) {
-    done.error = fmt::format("step {}: {}", plan_.step, e.what());
-    return finish(active, id, FinishReason::error);
+  const SamplingParams& sampling = active.request.sampling;
+  std::int32_t token = largest;
+  const bool keeps = logits.bytes() <= kept_logit_bytes_;
+  if (keeps || !sampling.greedy() || largest < 0) {
+    Tensor on_host = runner_.device().download(logits);
+    try {
+      token = sample(on_host, sampling, done.ids.size());
+    } catch (const Error& e) {
+      done.error = fmt::format("step {}: {}", plan_.step, e.what());
+      return finish(active, id, FinishReason::error);
+    }
+    if (keeps) {
+      kept_logit_bytes_ -= logits.bytes();
+      done.logits.push_back(std::move(on_host));
+    }
   }
-  keep(done, logits);
   done.ids.push_back(token);
   new_tokens_.push_back({id, token});
   active.last_token = Clock::now();
@@ -115,14 +143,6 @@ void Engine::finish(Active& active, std::int32_t id, FinishReason reason) {
   done.ttft_us = microseconds(active.first_token - active.arrived);
   const auto later = static_cast<double>(done.ids.size()) - 1;
   if (later > 0) done.tpot_us = microseconds(active.last_token - active.first_token) / later;
-}
-
-void Engine::keep(Completion& done, ConstTensorView logits) {
-  if (logits.bytes() > kept_logit_bytes_) return;
-  kept_logit_bytes_ -= logits.bytes();
-  Tensor copy = Tensor::on_host(logits.shape);
-  copy_host(logits, copy);
-  done.logits.push_back(std::move(copy));
 }
 
 }  // namespace tp

@@ -55,6 +55,9 @@ class Engine {
   struct Times {
     double prefill_us = 0;  // prompt tokens, and all that is computed again after a preemption
     double decode_us = 0;   // tokens that were chosen one by one
+    // Whole steps that only decoded, run one by one and replayed (step_graphs.h).
+    double eager_us = 0, replayed_us = 0;
+    std::int64_t eager_steps = 0, replayed_steps = 0;
   };
   const Times& times() const { return times_; }
 
@@ -66,9 +69,9 @@ class Engine {
     Clock::time_point arrived, first_token, last_token;
   };
 
-  void choose_token(Active& active, std::int32_t id, ConstTensorView logits);
+  void find_largest(ConstTensorView logits);
+  void choose_token(Active& active, std::int32_t id, ConstTensorView logits, std::int32_t largest);
   void finish(Active& active, std::int32_t id, FinishReason reason);
-  void keep(Completion& done, ConstTensorView logits);
 
   ModelRunner& runner_;
   Scheduler scheduler_;
@@ -79,6 +82,7 @@ class Engine {
   BatchPlan plan_;
   std::vector<NewToken> new_tokens_;
   std::vector<std::int32_t> finished_;
+  std::vector<std::int32_t> largest_;  // of each row of logits of the step; -1: not known
   Times times_;
 };
 

@@ -39,7 +39,11 @@ ConstTensorView ModelRunner::run(const Tap& tap) {
     for (std::int32_t i = row - s.logit_rows; i < row; ++i) logit_rows_.push_back(i);
   }
   const BatchView batch{plan_.positions, plan_.slot_mapping, sequences_};
-  return decoder_.forward(ctx_, {plan_.token_ids, batch, logit_rows_}, tap);
+  ctx_.device.begin_step(batch, plan_.token_ids, logit_rows_);
+  const auto forward = [&] {
+    return decoder_.forward(ctx_, {plan_.token_ids, batch, logit_rows_}, tap);
+  };
+  return tap ? forward() : graphs_.run(plan_, forward);
 }
 
 }  // namespace tp

@@ -6,6 +6,7 @@
 
 #include "common/engine/batch_plan.h"
 #include "common/engine/plan_check.h"
+#include "common/engine/step_graphs.h"
 #include "common/model/decoder.h"
 
 namespace tp {
@@ -14,9 +15,13 @@ namespace tp {
 // nothing else of any request.
 class ModelRunner {
  public:
-  // Without `check_plans` the ranks believe what they received.
-  ModelRunner(const RankContext& ctx, Decoder& decoder, bool check_plans = true)
-      : ctx_(ctx), decoder_(decoder), check_plans_(check_plans) {}
+  // Without `check_plans` the ranks believe what they received; without `capture_steps` decode steps
+  // are never captured (step_graphs.h).
+  ModelRunner(const RankContext& ctx,
+              Decoder& decoder,
+              bool check_plans = true,
+              bool capture_steps = true)
+      : ctx_(ctx), decoder_(decoder), check_plans_(check_plans), graphs_(ctx, capture_steps) {}
 
   // Rank 0: sends the plan to all ranks and runs its own part of it.
   // Shapes: logits [all logit_rows of the plan, vocab_size], in the order of the sequences; valid
@@ -25,10 +30,13 @@ class ModelRunner {
   // Rank 0: sends the other ranks home.
   void stop();
 
-  // Every other rank: runs the plans of rank 0 until it stops. The tap is called as in Decoder.
+  // Every other rank: runs the plans of rank 0 until it stops. The tap is called as in Decoder. With
+  // taps no step may be captured: a rank with one would run what the others replay.
   void follow(const Tap& tap = {});
 
   const Decoder& decoder() const { return decoder_; }
+  Device& device() const { return ctx_.device; }
+  const StepGraphs& graphs() const { return graphs_; }
   // The message of the last step, as it was sent.
   const std::vector<std::byte>& message() const { return message_; }
 
@@ -39,6 +47,7 @@ class ModelRunner {
   const RankContext& ctx_;
   Decoder& decoder_;
   bool check_plans_;
+  StepGraphs graphs_;
   std::vector<std::byte> message_;
   BatchPlan plan_;  // decoded from the message, on rank 0 too
   std::vector<SequenceRows> sequences_;

@@ -147,9 +147,17 @@ void read_windows(const JsonObject& keys, const Family& family, ModelConfig& con
   read_layer_types(keys, by_switch, window, config.sliding_windows);
 }
 
+constexpr std::array kQuantizationKeys{"quantization_config", "compression_config", "quantization"};
+
 void refuse_quantized(const JsonObject& keys) {
-  for (const char* key : {"quantization_config", "compression_config", "quantization"})
+  for (const char* key : kQuantizationKeys)
     if (keys.has(key)) keys.refuse(key, "absent: weights must be float32, bfloat16 or float16");
+}
+
+void refuse_experts(const JsonObject& keys) {
+  for (const char* key :
+       {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"})
+    if (keys.has(key)) keys.refuse(key, "absent: mixtures of experts are not known here");
 }
 
 // The ids that end a text: those of generation_config.json, or else those of config.json.
@@ -183,13 +191,8 @@ std::optional<DType> read_dtype(const JsonObject& keys) {
   return *name == "float32" ? DType::f32 : *name == "bfloat16" ? DType::bf16 : DType::f16;
 }
 
-}  // namespace
-
-ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "config.json";
-  const nlohmann::json json = read_json(file);
-  Problems problems;
-  const JsonObject keys(json, file.string(), problems);
+// All that a config.json says by itself.
+ModelConfig read_config(const JsonObject& keys) {
   const Family* known = read_family(keys);
   // The other keys are checked nevertheless, as those of the first family.
   const Family& family = known == nullptr ? kFamilies[0] : *known;
@@ -212,9 +215,37 @@ ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   if (keys.boolean("rope_interleaved").value_or(false))
     keys.refuse("rope_interleaved", "false or absent: RoPE's pairs are (i, i + head_dim / 2)");
   config.hidden_act = keys.choice("hidden_act", {"silu"}).value_or("silu");
+  config.quantized = std::any_of(kQuantizationKeys.begin(), kQuantizationKeys.end(),
+                                 [&](const char* key) { return keys.has(key); });
   config.torch_dtype = read_dtype(keys);
+  refuse_experts(keys);
+  return config;
+}
+
+}  // namespace
+
+ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.json";
+  const nlohmann::json json = read_json(file);
+  Problems problems;
+  const JsonObject keys(json, file.string(), problems);
+  ModelConfig config = read_config(keys);
   read_token_ids(keys, folder, problems, config);
   refuse_quantized(keys);
+  problems.throw_if_any();
+  return config;
+}
+
+ModelConfig ModelConfig::for_plan(const std::optional<std::filesystem::path>& file,
+                                  const std::vector<Key>& given) {
+  std::string name = file ? file->string() : "";
+  nlohmann::json json = file ? read_json(*file) : nlohmann::json::object();
+  if (!given.empty()) name += file ? " and the command line" : "the command line";
+  Problems problems;
+  if (json.is_object())
+    for (const auto& [key, value] : given)
+      std::visit([&, &key = key](const auto& v) { json[key] = v; }, value);
+  ModelConfig config = read_config(JsonObject(json, name, problems));
   problems.throw_if_any();
   return config;
 }

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/core/dtype.h"
@@ -34,6 +36,7 @@ struct ModelConfig {
   bool qk_norm = false;              // each head of q and k is normed before RoPE
   std::vector<std::int64_t> sliding_windows;  // of each layer: tokens that a token attends to
   std::string hidden_act;                     // the gate's activation: "silu"
+  bool quantized = false;  // the file says so of the weights; only a plan goes on with that
   std::optional<DType> torch_dtype;  // said of the weights; each of them has its own dtype anyway
   std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;  // each of them ends a text; empty: none does
@@ -57,6 +60,16 @@ struct ModelConfig {
   //         ignored: other families, activations and kinds of RoPE, quantized weights, and switches
   //         that the family does not know.
   static ModelConfig load(const std::filesystem::path& folder);
+
+  // A key of config.json and its value.
+  using Key = std::pair<std::string, std::variant<bool, std::int64_t, std::string>>;
+
+  // The same for a plan, which needs no weights and makes no text: from a config.json, if there is
+  // one, where the given keys stand in for those of the file. Quantized weights are no problem, ids
+  // of tokens are not looked at. [chapter 08]
+  // Errors: as load().
+  static ModelConfig for_plan(const std::optional<std::filesystem::path>& file,
+                              const std::vector<Key>& given);
 };
 
 }  // namespace tp

@@ -1,5 +1,6 @@
 #include "common/model/decoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,10 +36,7 @@ Decoder::Decoder(const RankContext& ctx,
       embedding_(
           VocabParallelTable::load(ctx, weights.embedding(), shard.vocab, weights.store_as())),
       final_norm_(ctx.device.upload(weights.final_norm(), weights.store_as(), "weights")),
-      rope_(ctx.device, limits.max_model_len, config.head_dim, config.rope),
-      kv_(ctx.device,
-          {config.num_hidden_layers, shard.heads.kv.size(), config.head_dim, limits.block_size,
-           limits.num_blocks}) {
+      rope_(ctx.device, limits.max_model_len, config.head_dim, config.rope) {
   if (!weights.tied())
     head_ = VocabParallelTable::load(ctx, weights.head(), shard.vocab, weights.store_as());
   const RankContext row_owner{shard.row_part, ctx.tp_size, ctx.device, ctx.comm, ctx.group};
@@ -72,6 +70,28 @@ Decoder::Decoder(const RankContext& ctx,
   }
   logit_ranges_ = embedding_.valid_ranges(ctx.tp_size);
   allocate_activations(ctx);
+  reserve_workspace(ctx);
+  if (limits.num_blocks > 0) make_kv_cache(ctx, limits.num_blocks);
+}
+
+void Decoder::make_kv_cache(const RankContext& ctx, std::int64_t num_blocks) {
+  limits_.num_blocks = num_blocks;
+  kv_.emplace(ctx.device,
+              KvLayout{config_.num_hidden_layers, shard_.heads.kv.size(), config_.head_dim,
+                       limits_.block_size, num_blocks, limits_.kv_dtype});
+}
+
+void Decoder::reserve_workspace(const RankContext& ctx) {
+  const std::int64_t widest =
+      std::max({config_.hidden_size, act_.attention.shape()[1], act_.activated.shape()[1]});
+  ctx.device.reserve({.rows = limits_.max_num_batched_tokens,
+                      .context_tokens = limits_.max_model_len,
+                      .block_size = limits_.block_size,
+                      .input_features = widest,
+                      .query_heads = shard_.heads.query.size(),
+                      .head_dim = config_.head_dim,
+                      .logit_rows = limits_.max_logit_rows,
+                      .logit_columns = config_.vocab_size});
 }
 
 void Decoder::allocate_activations(const RankContext& ctx) {
@@ -108,14 +128,20 @@ ConstTensorView Decoder::forward(const RankContext& ctx,
   const TensorView x = first(act_.x, tokens);
   embedding_.embed(ctx, input.token_ids, x, "embedding");
   if (tap) tap("embedding", x);
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  ctx.device.rms_norm(x, layers_.front().input_norm, eps, first(act_.normed, tokens));
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    attention_block(ctx, layers_[i], static_cast<std::int64_t>(i), input.batch, tap);
-    mlp_block(ctx, layers_[i], tokens, tap);
+    Layer& layer = layers_[i];
+    attention_block(ctx, layer, static_cast<std::int64_t>(i), input.batch, tap);
+    add_and_norm(ctx, tokens, &layer.post_attention_norm);
+    mlp_block(ctx, layer, tokens, tap);
+    add_and_norm(ctx, tokens, i + 1 < layers_.size() ? &layers_[i + 1].input_norm : nullptr);
+    if (tap) tap(layer.name + " output", x);
   }
   if (logit_rows == 0) return {};
   const TensorView last = first(act_.last, logit_rows);
   ctx.device.select_rows(x, input.logit_rows, last);
-  ctx.device.rms_norm(last, final_norm_, static_cast<float>(config_.rms_norm_eps), last);
+  ctx.device.rms_norm(last, final_norm_, eps, last);
   if (tap) tap("final norm", last);
   const ConstTensorView logits = gather_logits(ctx, last);
   if (tap && ctx.rank == 0) tap("logits", logits);
@@ -128,16 +154,13 @@ void Decoder::attention_block(const RankContext& ctx,
                               const BatchView& batch,
                               const Tap& tap) {
   const std::int64_t tokens = batch.rows();
-  const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
-  const TensorView projected = first(act_.projected, tokens);
+  const TensorView normed = first(act_.normed, tokens), projected = first(act_.projected, tokens);
   const AttentionSteps steps{first(act_.q, tokens), first(act_.k, tokens), first(act_.v, tokens),
                              first(act_.attention, tokens)};
   // [region attention_block]
-  ctx.device.rms_norm(x, layer.input_norm, static_cast<float>(config_.rms_norm_eps), normed);
   const PartialSum partial =
-      layer.attention.partial(ctx, normed, rope_, batch, kv_.layer(index), steps, projected);
+      layer.attention.partial(ctx, normed, rope_, batch, kv_->layer(index), steps, projected);
   layer.attention.o.finish(ctx, partial, layer.o_label);
-  ctx.device.add(x, projected);
   // [end attention_block]
   if (tap) {
     tap(layer.name + " q", steps.q);
@@ -149,18 +172,18 @@ void Decoder::attention_block(const RankContext& ctx,
 }
 
 void Decoder::mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap) {
-  const TensorView x = first(act_.x, tokens), normed = first(act_.normed, tokens);
-  const TensorView projected = first(act_.projected, tokens);
-  ctx.device.rms_norm(x, layer.post_attention_norm, static_cast<float>(config_.rms_norm_eps),
-                      normed);
+  const TensorView normed = first(act_.normed, tokens), projected = first(act_.projected, tokens);
   const PartialSum partial = layer.mlp.partial(ctx, normed, first(act_.gate_up, tokens),
                                                first(act_.activated, tokens), projected);
   layer.mlp.down.finish(ctx, partial, layer.down_label);
-  ctx.device.add(x, projected);
-  if (tap) {
-    tap(layer.name + " down_proj sum", projected);
-    tap(layer.name + " output", x);
-  }
+  if (tap) tap(layer.name + " down_proj sum", projected);
+}
+
+void Decoder::add_and_norm(const RankContext& ctx, std::int64_t tokens, const Tensor* next_norm) {
+  const TensorView x = first(act_.x, tokens), projected = first(act_.projected, tokens);
+  if (next_norm == nullptr) return ctx.device.add(x, projected);
+  ctx.device.add_rms_norm(x, projected, *next_norm, static_cast<float>(config_.rms_norm_eps),
+                          first(act_.normed, tokens));
 }
 
 ConstTensorView Decoder::gather_logits(const RankContext& ctx, ConstTensorView hidden) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,13 +42,14 @@ struct DecoderLimits {
   std::int64_t max_num_batched_tokens = 0;  // rows of one call of forward
   std::int64_t max_logit_rows = 1;          // rows of one call whose logits are wanted
   std::int64_t block_size = 0;              // of the KV cache
-  std::int64_t num_blocks = 0;
+  std::int64_t num_blocks = 0;              // 0: the cache is made later, by make_kv_cache
+  DType kv_dtype = DType::f32;
 
   // One sequence in one block: a contiguous cache.
   static DecoderLimits contiguous(std::int64_t max_model_len,
                                   std::int64_t max_num_batched_tokens,
                                   std::int64_t max_logit_rows) {
-    return {max_model_len, max_num_batched_tokens, max_logit_rows, max_model_len, 1};
+    return {max_model_len, max_num_batched_tokens, max_logit_rows, max_model_len, 1, DType::f32};
   }
 };
 
@@ -68,6 +70,10 @@ class Decoder {
           const Weights& weights,
           const DecoderShard& shard,
           const DecoderLimits& limits);
+
+  // Allocates the KV cache, when it is known how much room the rest has left for it.
+  // Ranks: every rank, with the same number of blocks.
+  void make_kv_cache(const RankContext& ctx, std::int64_t num_blocks);
 
   // Runs the new tokens of a batch of sequences, whose earlier tokens are in the KV cache, and
   // returns the logits of the wanted rows, on rank 0; they are valid until the next call. The other
@@ -90,7 +96,7 @@ class Decoder {
 
   const DecoderLimits& limits() const { return limits_; }
   std::int64_t vocab_size() const { return config_.vocab_size; }
-  const KvLayout& kv_layout() const { return kv_.layout(); }
+  const KvLayout& kv_layout() const { return kv_->layout(); }
   const DecoderShard& shard() const { return shard_; }
 
  private:
@@ -106,14 +112,18 @@ class Decoder {
     Tensor last, logits_local, staging, logits;  // of the rows whose logits are wanted
   };
 
+  // From act_.normed to act_.projected, the sum over the ranks.
   void attention_block(const RankContext& ctx,
                        Layer& layer,
                        std::int64_t index,
                        const BatchView& batch,
                        const Tap& tap);
   void mlp_block(const RankContext& ctx, Layer& layer, std::int64_t tokens, const Tap& tap);
+  // x += act_.projected; and, for the next block, act_.normed = the norm of x.
+  void add_and_norm(const RankContext& ctx, std::int64_t tokens, const Tensor* next_norm);
   ConstTensorView gather_logits(const RankContext& ctx, ConstTensorView hidden);
   void allocate_activations(const RankContext& ctx);
+  void reserve_workspace(const RankContext& ctx);
 
   ModelConfig config_;
   DecoderShard shard_;
@@ -123,7 +133,7 @@ class Decoder {
   std::vector<Layer> layers_;
   Tensor final_norm_;
   RopeTable rope_;
-  KvCache kv_;
+  std::optional<KvCache> kv_;
   Activations act_;
   std::vector<Range> logit_ranges_;
 };

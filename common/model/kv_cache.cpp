@@ -6,7 +6,7 @@ KvCache::KvCache(Device& device, const KvLayout& layout)
     : layout_(layout),
       memory_(device.allocate({layout.layers * 2 * layout.num_blocks, layout.kv_heads_local,
                                layout.block_size, layout.head_dim},
-                              DType::f32,
+                              layout.dtype,
                               "kv")) {}
 
 KvLayer KvCache::layer(std::int64_t layer) {

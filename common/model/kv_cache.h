@@ -14,10 +14,16 @@ struct KvLayout {
   std::int64_t head_dim = 0;
   std::int64_t block_size = 0;  // tokens per block
   std::int64_t num_blocks = 0;  // the same on every rank
+  DType dtype = DType::f32;
 
-  // Keys and values of one block in one layer: 2 * kv_heads_local * block_size * head_dim * 4.
+  // Numbers in the keys and values of one block: 2 * kv_heads_local * block_size * head_dim in each
+  // layer.
+  std::int64_t elements_per_block() const {
+    return layers * 2 * kv_heads_local * block_size * head_dim;
+  }
+  // The same in bytes, in one layer and in all.
   std::int64_t bytes_per_block_and_layer() const {
-    return 2 * kv_heads_local * block_size * head_dim * static_cast<std::int64_t>(sizeof(float));
+    return 2 * kv_heads_local * block_size * head_dim * static_cast<std::int64_t>(size_of(dtype));
   }
   std::int64_t bytes_per_block() const { return layers * bytes_per_block_and_layer(); }
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/model/config.h"
+#include "common/model/tensor_split.h"
 #include "common/model/weights.h"
 
 namespace tp {
@@ -30,12 +31,6 @@ struct PlannedShard {
   Range part;      // of the dimension that is split
   Shape local{0};  // as the rank holds it: with the pads of the vocabulary
   BytePieces pieces;
-};
-
-enum class SplitAxis : std::uint8_t {
-  none,     // every rank has all of it
-  rows,     // output features, or ids
-  columns,  // input features
 };
 
 struct PlannedTensor {

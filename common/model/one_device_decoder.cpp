@@ -6,9 +6,11 @@ namespace tp {
 
 OneDeviceDecoder::OneDeviceDecoder(const ModelConfig& config,
                                    const Weights& weights,
-                                   std::int64_t max_tokens)
+                                   std::int64_t max_tokens,
+                                   const GpuRounding& rounding)
     : config_(config),
       weights_(weights),
+      rounding_(rounding),
       device_(make_cpu_device()),
       rope_(*device_, max_tokens, config.head_dim, config.rope),
       kv_(*device_,
@@ -49,7 +51,8 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
     show(layer + " k", k);
     show(layer + " v", v);
     Tensor attention = device_->allocate(q.shape(), DType::f32, "activations");
-    device_->store_kv(k, v, batch.slot_mapping, kv_.layer(i));
+    device_->store_kv(rounded(k, rounding_.kv), rounded(v, rounding_.kv), batch.slot_mapping,
+                      kv_.layer(i));
     device_->attention(q, kv_.layer(i), all_heads, batch, attention, config_.sliding_window(i));
     show(layer + " attention", attention);
     const Tensor o = linear(attention, weights_.linear(i, "self_attn.o_proj"), config_.head_dim);
@@ -74,10 +77,14 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
 }
 
 ConstTensorView OneDeviceDecoder::stored(ConstTensorView weight) {
-  const DType dtype = storage_dtype(weight.dtype, weights_.store_as());
-  if (dtype == weight.dtype && weight.aligned()) return weight;
+  const std::optional<DType> asked = weights_.store_as();
+  const DType dtype = device_->storage_dtype(weight.dtype, asked);
+  if (dtype == weight.dtype && weight.aligned() && dtype != DType::f16) return weight;
   Tensor& copy = converted_[weight.data];
-  if (copy.empty()) copy = device_->upload(weight, dtype, "weights");
+  if (!copy.empty()) return copy;
+  copy = device_->upload(weight, dtype, "weights");
+  // Rounded as the ranks store it, and widened to what the CPU computes with fast.
+  if (dtype == DType::f16) copy = device_->upload(copy, DType::f32, "weights");
   return copy;
 }
 
@@ -85,9 +92,20 @@ ConstTensorView OneDeviceDecoder::stored(ConstTensorView weight) {
 // heads.
 Tensor OneDeviceDecoder::linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit) {
   Tensor y = device_->allocate({x.rows(), layer.weight.rows()}, DType::f32, "activations");
-  device_->matmul(x, stored(layer.weight), y, SumBlocks::whole(x.shape[1], unit));
+  const DType of_weight = weights_.store_as().value_or(layer.weight.dtype);
+  device_->matmul(rounded(x, rounding_.activations ? of_weight : DType::f32), stored(layer.weight),
+                  y, SumBlocks::whole(x.shape[1], unit));
   if (layer.bias.data != nullptr) device_->add_bias(y, stored(layer.bias));
   return y;
+}
+
+Tensor OneDeviceDecoder::rounded(ConstTensorView x, DType dtype) {
+  Tensor stored_x = device_->allocate(x.shape, dtype, "activations");
+  copy_host(x, stored_x);
+  if (dtype == DType::f32) return stored_x;
+  Tensor widened = device_->allocate(x.shape, DType::f32, "activations");
+  copy_host(stored_x, widened);
+  return widened;
 }
 
 Tensor OneDeviceDecoder::norm(ConstTensorView x, ConstTensorView weight) {

@@ -233,7 +233,7 @@ TEST_CASE("a request whose logits are not finite ends alone and the error names 
   const TinyModel files;
   const Loaded model(files.folder());
   Launch launch = launch_of(2);
-  launch.wrap_communicator = [](std::unique_ptr<Communicator> inner) {
+  launch.wrap_communicator = [](std::unique_ptr<Communicator> inner, Device&) {
     return std::make_unique<Spoil>(std::move(inner));
   };
   const Request request = request_of({5, 6, 7}, 5);

@@ -1,13 +1,23 @@
 // Models in the engine, on some ranks.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/engine/engine.h"
 #include "common/parallel/run_ranks.h"
 
 namespace tp {
+
+// TP_TEST_DEVICE=cuda runs the same tests on virtual ranks of a GPU, real or emulated, with weights
+// widened to f32. What they then must hold is the golden bound; the same bits only the CPU promises.
+inline bool on_a_gpu() {
+  const char* const device = std::getenv("TP_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "cuda";
+}
 
 struct Loaded {
   ModelConfig config;
@@ -16,12 +26,18 @@ struct Loaded {
   // The bundled model.
   Loaded() : Loaded(std::filesystem::path(TP_SOURCE_DIR) / "models" / "austen-5m") {}
   explicit Loaded(const std::filesystem::path& folder)
-      : config(ModelConfig::load(folder)), weights(Weights::open(folder, config, {})) {}
+      : config(ModelConfig::load(folder)),
+        weights(
+            Weights::open(folder, config, on_a_gpu() ? std::optional(DType::f32) : std::nullopt)) {}
 };
 
 inline Launch launch_of(int tp_size) {
   Launch launch;
   launch.tp_size = tp_size;
+  if (on_a_gpu()) {
+    launch.device = "cuda";
+    launch.comm = "peer";
+  }
   return launch;
 }
 

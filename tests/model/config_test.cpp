@@ -604,5 +604,59 @@ TEST_CASE("generation config - values that make no sense are refused by name") {
   CHECK_THAT(generation_refusal("[]"), ContainsSubstring("must be a JSON object"));
 }
 
+ModelConfig plan_config(const Keys& changes, const std::vector<ModelConfig::Key>& given = {}) {
+  const TempFolder folder;
+  const auto file = folder.write("config.json", json_of(with(changes)));
+  return ModelConfig::for_plan(file, given);
+}
+
+TEST_CASE("plan - a config alone is enough and quantized weights are no problem") {
+  const ModelConfig config =
+      plan_config({{"quantization_config", R"({"bits":4,"group_size":128,"quant_method":"awq"})"},
+                   {"eos_token_id", "999999"}});
+  CHECK(config.hidden_size == 48);
+  CHECK(config.quantized);
+  CHECK_FALSE(plan_config({}).quantized);
+}
+
+TEST_CASE("plan - given sizes stand in for those of the file or for all of it") {
+  CHECK(plan_config({}, {{"num_attention_heads", std::int64_t{12}}}).head_dim == 4);
+  CHECK(plan_config({}, {{"tie_word_embeddings", true}}).tie_word_embeddings);
+  const ModelConfig alone = ModelConfig::for_plan({}, {{"model_type", std::string("qwen3")},
+                                                       {"hidden_size", std::int64_t{48}},
+                                                       {"intermediate_size", std::int64_t{80}},
+                                                       {"num_hidden_layers", std::int64_t{3}},
+                                                       {"num_attention_heads", std::int64_t{8}},
+                                                       {"vocab_size", std::int64_t{100}}});
+  CHECK(alone.qk_norm);
+  CHECK(alone.num_key_value_heads == 8);
+  const std::string all = refusal_of([] {
+    ModelConfig::for_plan(
+        {}, {{"head_dim", std::int64_t{7}}, {"num_attention_heads", std::int64_t{8}}});
+  });
+  CHECK_THAT(all, ContainsSubstring("the command line: head_dim = 7: must be even") &&
+                      ContainsSubstring("the command line: hidden_size is missing"));
+  CHECK_THAT(refusal_of([] {
+               plan_config({}, {{"num_key_value_heads", std::int64_t{3}}});
+             }),
+             ContainsSubstring("config.json and the command line: num_key_value_heads = 3"));
+}
+
+TEST_CASE("config and plan - mixtures of experts and unknown families are refused by key") {
+  for (const std::string key :
+       {"num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size"}) {
+    CHECK_THAT(refusal({{key, "8"}}), ContainsSubstring("config.json: " + key + " = 8"));
+    CHECK_THAT(refusal_of([&] {
+                 plan_config({{key, "8"}});
+               }),
+               ContainsSubstring("config.json: " + key + " = 8"));
+    CHECK(load({{key, "null"}}).hidden_size == 48);
+  }
+  CHECK_THAT(refusal_of([] {
+               plan_config({{"model_type", "\"mixtral\""}});
+             }),
+             ContainsSubstring("config.json: model_type = \"mixtral\""));
+}
+
 }  // namespace
 }  // namespace tp

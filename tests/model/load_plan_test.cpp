@@ -53,7 +53,8 @@ void check_loading(const Loaded& model, int tp_size) {
     std::int64_t held = 0;
     for (const PlannedTensor& tensor : plan.tensors)
       held += tensor.shards[r].local.elements() *
-              static_cast<std::int64_t>(size_of(storage_dtype(tensor.dtype, {})));
+              static_cast<std::int64_t>(
+                  size_of(tensor.dtype == DType::f16 ? DType::f32 : tensor.dtype));
     CHECK(ranks[r].memory.use("weights").peak_bytes == held);
   }
 }
