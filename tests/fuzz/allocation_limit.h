@@ -15,6 +15,8 @@ class AllocationLimit {
   static constexpr std::size_t kTimesJson = 40;
   // Headers are not held as JSON: an entry takes about 250 bytes, of which 50 stand in the file.
   static constexpr std::size_t kTimesHeader = 8;
+  // The smallest table of a topology is a line "GPU0" and takes 250 bytes, in a list that doubles.
+  static constexpr std::size_t kTimesTopology = 200;
 
   AllocationLimit(std::size_t file_bytes, std::size_t times);
   ~AllocationLimit();

@@ -13,6 +13,10 @@
 #include "common/model/generation_config.h"
 #include "common/model/safetensors.h"
 #include "common/model/tokenizer.h"
+#include "common/topology/advice.h"
+#include "common/topology/device_list.h"
+#include "common/topology/groups.h"
+#include "common/topology/read_machine.h"
 #include "tests/checkpoint.h"
 #include "tests/fuzz/allocation_limit.h"
 
@@ -88,9 +92,11 @@ void read_as_index(std::span<const std::uint8_t> bytes) {
 
 void read_as_config(std::span<const std::uint8_t> bytes) {
   static const TempFolder folder;
-  folder.write("config.json", text_of(bytes));
+  const auto file = folder.write("config.json", text_of(bytes));
   expect_input_error_at_most(bytes.size(), AllocationLimit::kTimesJson,
                              [&] { ModelConfig::load(folder.path()); });
+  expect_input_error_at_most(bytes.size(), AllocationLimit::kTimesJson,
+                             [&] { ModelConfig::for_plan(file, {}); });
 }
 
 void read_as_generation_config(std::span<const std::uint8_t> bytes) {
@@ -113,6 +119,47 @@ void read_as_tokenizer(std::span<const std::uint8_t> bytes) {
   expect_input_error_at_most(bytes.size(), AllocationLimit::kTimesJson, [&] {
     const Tokenizer tokenizer = Tokenizer::load(path);
     tokenizer.decode(tokenizer.encode(kText), false);
+  });
+}
+
+void read_as_topology(std::span<const std::uint8_t> bytes) {
+  Machine machine;
+  expect_input_error_at_most(bytes.size(), AllocationLimit::kTimesTopology, [&] {
+    machine = read_machine({{"text", text_of(bytes), TopologyText::Role::any}});
+  });
+  // Whatever was accepted can be reasoned about. Large machines take long, and the tests have them.
+  if (machine.cards.empty() || machine.size() > 8) return;
+  for (std::size_t i = 0; i < machine.size(); ++i) {
+    machine.nearest_nics(i);
+    for (std::size_t j = 0; j < i; ++j)
+      if (machine.link(i, j) != machine.link(j, i))
+        fail("a matrix that is not symmetric was accepted");
+  }
+  for (const std::size_t tp : group_sizes(machine.size())) {
+    const GroupPlan plan = plan_groups(machine, tp);
+    std::size_t cards = 0;
+    for (const Group& group : plan.groups) {
+      cards += group.cards.size();
+      stage_offers(machine, group);
+      environment_of(machine, group);
+    }
+    if (cards != machine.size()) fail("a partition that has not every card once");
+    warnings_of(machine, plan.groups);
+  }
+  links_in_words(machine);
+  peer_access_in_words(machine);
+}
+
+void read_as_device_list(std::span<const std::uint8_t> bytes) {
+  const PresentCards present{4, {"GPU-7c1e", "GPU-1a2b", "GPU-1a2c", ""}};
+  expect_input_error_at_most(bytes.size(), AllocationLimit::kTimesTopology, [&] {
+    const DeviceList list = parse_device_list(text_of(bytes), present);
+    std::vector<bool> seen(present.count);
+    for (const std::size_t card : list.physical) {
+      if (seen.at(card)) fail("a card is there twice");
+      seen[card] = true;
+    }
+    if (list.physical.empty()) fail("an empty list was accepted");
   });
 }
 

@@ -21,6 +21,8 @@ void read_as_index(std::span<const std::uint8_t> bytes);              // the ind
 void read_as_config(std::span<const std::uint8_t> bytes);             // config.json
 void read_as_generation_config(std::span<const std::uint8_t> bytes);  // generation_config.json
 void read_as_tokenizer(std::span<const std::uint8_t> bytes);          // tokenizer.json
+void read_as_topology(std::span<const std::uint8_t> bytes);           // what nvidia-smi printed
+void read_as_device_list(std::span<const std::uint8_t> bytes);        // CUDA_VISIBLE_DEVICES
 
 inline constexpr std::array kFuzzTargets{
     FuzzTarget{"header", read_as_header},
@@ -28,6 +30,8 @@ inline constexpr std::array kFuzzTargets{
     FuzzTarget{"config", read_as_config},
     FuzzTarget{"generation_config", read_as_generation_config},
     FuzzTarget{"tokenizer", read_as_tokenizer},
+    FuzzTarget{"topology", read_as_topology},
+    FuzzTarget{"device_list", read_as_device_list},
 };
 
 }  // namespace tp
