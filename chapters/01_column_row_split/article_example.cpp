@@ -86,7 +86,7 @@ void show_who_holds_what(const Options& options, Report& report) {
         Tensor z = ctx.device.allocate({1, 1}, DType::f32, "activations");
         Tensor side_by_side = ctx.device.allocate({1, 2}, DType::f32, "activations");
 
-        first.forward(ctx, kX.view(), y_local);
+        first.forward(ctx, ctx.device.write(kX.view(), "activations"), y_local);
         out.keep("y_local", y_local);
         ctx.comm.all_gather(y_local, y, "column shards");
         out.keep("y", y);
@@ -136,8 +136,9 @@ void show_bias(const Options& options, Report& report) {
         run_ranks(with_fault(launch, options.fault), [&](RankContext& ctx, RankOutput& out) {
           const Matrix bias = scale(b, bias_factor(ctx, options.fault));
           const auto layer = RowParallelLinear::shard(ctx, {w_stored.view(), bias.view()});
+          const Tensor x_local = ctx.device.write(x.cols_in(layer.in_global).view(), "activations");
           Tensor y = ctx.device.allocate({1, 2}, DType::f32, "activations");
-          layer.forward(ctx, x.cols_in(layer.in_global).view(), y, "biased layer");
+          layer.forward(ctx, x_local, y, "biased layer");
           out.keep("y", y);
         });
     for (std::size_t r = 0; r < ranks.size(); ++r)

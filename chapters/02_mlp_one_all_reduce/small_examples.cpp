@@ -37,8 +37,9 @@ std::vector<double> addends_of_two_ranks(const Load& load) {
     const auto allocate = [&](std::int64_t columns) {
       return ctx.device.allocate({1, columns}, DType::f32, "activations");
     };
+    const Tensor x = ctx.device.write(kOne.view(), "activations");
     Tensor gate_up = allocate(kFeatures), activated = allocate(kFeatures / 2), y = allocate(1);
-    out.keep("partial", mlp.partial(ctx, kOne.view(), gate_up, activated, y).addend);
+    out.keep("partial", mlp.partial(ctx, x, gate_up, activated, y).addend);
   });
   return {ranks[0].tensor("partial").row<float>(0)[0], ranks[1].tensor("partial").row<float>(0)[0]};
 }

@@ -119,6 +119,7 @@ void Stack::on_each_rank(const RankContext& ctx, RankOutput& out, const std::str
   const std::vector<Range> vocab = shard_ranges(kVocab, ctx.tp_size);
   const Range mine = vocab[static_cast<std::size_t>(ctx.rank)];
   const Tensor rows = ctx.device.upload(embedding.view().rows_in(mine), {}, "weights");
+  const Tensor last_norm = ctx.device.upload(norm.view(), DType::f32, "weights");
   const auto logits_layer = ColumnParallelLinear::shard(ctx, head.whole());
   Tensor x = activations(ctx, kTokens, kSizes.hidden);
   Tensor logits_local = activations(ctx, kTokens, mine.size()),
@@ -133,7 +134,7 @@ void Stack::on_each_rank(const RankContext& ctx, RankOutput& out, const std::str
     layer.add_attention(ctx, x);
     layer.add_mlp(ctx, x);
   }
-  ctx.device.rms_norm(x, norm.view(), kNormEps, x);
+  ctx.device.rms_norm(x, last_norm, kNormEps, x);
   logits_layer.forward(ctx, x, logits_local);
   gather_columns(ctx, logits_local, vocab, 0, staging, logits, "logits");
   if (ctx.rank == 0) out.keep("logits", logits);

@@ -39,6 +39,11 @@ DType dtype_of_weights(const Options& options) {
   return dtype_from_name(options.dtype.empty() ? "f32" : options.dtype);
 }
 
+// Behind a number of decoder layers, of four products each.
+Accuracy accuracy_of(const Options& options, std::int64_t layers = 1) {
+  return Accuracy::of(options, dtype_of_weights(options), 4 * layers);
+}
+
 std::uint64_t seed_of(const Options& options) {
   return static_cast<std::uint64_t>(options.seed);
 }
@@ -57,11 +62,12 @@ void prefill_on_each_rank(const RankContext& ctx,
   const RopeTable rope(ctx.device, kLongest, kSizes.head_dim, kRopeTheta);
   SequenceCache cache(ctx.device, attention.heads.kv.size(), kSizes.head_dim);
   AttentionBuffers buffers(ctx, attention, kTokens);
+  const Tensor x = ctx.device.write(in.x.view(), "activations");  // the same on every rank
   Tensor y = activations(ctx, kTokens, kSizes.hidden);
   const Step step = prefill();  // all tokens of three sequences
 
-  const PartialSum partial = attention.partial(ctx, in.x.view(), rope, step.batch.view(),
-                                               cache.layer(), buffers.steps(), y);
+  const PartialSum partial =
+      attention.partial(ctx, x, rope, step.batch.view(), cache.layer(), buffers.steps(), y);
   out.keep("q", buffers.q);  // of this rank's heads; nothing was sent
   out.keep("k", buffers.k);
   out.keep("v", buffers.v);
@@ -83,21 +89,22 @@ void decode_on_each_rank(const RankContext& ctx,
                          const ShardedAttention& attention) {
   const RopeTable rope(ctx.device, kLongest, kSizes.head_dim, kRopeTheta);
   SequenceCache cache(ctx.device, attention.heads.kv.size(), kSizes.head_dim);
-  Matrix all_rows(kTokens, kSizes.hidden);
+  const Tensor all_x = ctx.device.write(in.x.view(), "activations");
+  Tensor all_y = activations(ctx, kTokens, kSizes.hidden);
   for (const Step& step : decode()) {
     const auto tokens = static_cast<std::int64_t>(step.rows.size());
     AttentionBuffers buffers(ctx, attention, tokens);
     Tensor x = activations(ctx, tokens, kSizes.hidden), y = activations(ctx, tokens, kSizes.hidden);
-    ctx.device.select_rows(in.x.view(), step.rows, x);
+    ctx.device.select_rows(all_x, step.rows, x);
     const PartialSum partial =
         attention.partial(ctx, x, rope, step.batch.view(), cache.layer(), buffers.steps(), y);
     attention.o.finish(ctx, partial, "o_proj");  // the sum, and the bias
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t row = step.rows[static_cast<std::size_t>(i)];
-      copy_host(y.view().rows_in({i, i + 1}), all_rows.view().rows_in({row, row + 1}));
+      ctx.device.copy(y.view().rows_in({i, i + 1}), all_y.view().rows_in({row, row + 1}));
     }
   }
-  out.keep("y", all_rows.view());
+  out.keep("y", all_y);
 }
 // [end decode]
 
@@ -128,7 +135,7 @@ std::vector<RankOutput> run_decode(const Options& options, int tp_size, const In
 std::vector<RankOutput> run_layer(const Options& options, int tp_size, const Inputs& in) {
   return run_split(options, tp_size, [&](RankContext& ctx, RankOutput& out) {
     const DecoderLayer layer = DecoderLayer::load(ctx, in.weights, options.fault);
-    Tensor x = ctx.device.upload(in.x.view(), DType::f32, "activations");
+    Tensor x = ctx.device.write(in.x.view(), "activations");
     layer.add_attention(ctx, x);
     out.keep("after attention", x);
     layer.add_mlp(ctx, x);
@@ -229,6 +236,7 @@ void show_communication(Report& report, const Ledger& attention, const Ledger& s
 
 // y against one device: where the order of the sum differs, by what its terms allow.
 void compare_output(Report& report,
+                    const Accuracy& accuracy,
                     int tp_size,
                     const std::vector<RankOutput>& ranks,
                     const Inputs& in,
@@ -236,7 +244,7 @@ void compare_output(Report& report,
   const double magnitude = max_dot_magnitude(one.attention.view(), in.weights.o.weight);
   const Tolerance reordered = Tolerance::reordered_sum(kSizes.q_size(), magnitude);
   report.check(compare_on_every_rank(fmt::format("y, tp {}", tp_size), ranks, "y", one.y.view(),
-                                     row_parallel_tolerance(tp_size, reordered)));
+                                     accuracy.row_parallel(tp_size, reordered, one.y.view())));
 }
 
 // Prefill against one device, tensor by tensor, and decode against prefill.
@@ -245,6 +253,7 @@ void compare_attention(Report& report,
                        int tp_size,
                        const Inputs& in,
                        const OneDeviceAttention& one) {
+  const Accuracy accuracy = accuracy_of(options);
   const auto ranks = run_prefill(options, tp_size, in);
   std::vector<Range> query, kv;
   for (const HeadShard& shard : head_shards(tp_size)) {
@@ -254,16 +263,16 @@ void compare_attention(Report& report,
   const auto check_heads = [&](const char* name, const Matrix& whole,
                                const std::vector<Range>& columns) {
     report.check(compare_column_shards(fmt::format("{}, tp {}", name, tp_size), ranks, name,
-                                       whole.view(), columns, Tolerance::exact()));
+                                       whole.view(), columns, accuracy.same_steps(whole.view())));
   };
   check_heads("q", one.q, query);
   check_heads("k", one.k, kv);
   check_heads("v", one.v, kv);
   check_heads("attention", one.attention, query);
-  compare_output(report, tp_size, ranks, in, one);
+  compare_output(report, accuracy, tp_size, ranks, in, one);
   report.check(compare_on_every_rank(fmt::format("decode = prefill, tp {}", tp_size),
                                      run_decode(options, tp_size, in), "y", ranks[0].tensor("y"),
-                                     Tolerance::exact()));
+                                     accuracy.same_steps(ranks[0].tensor("y"))));
 }
 
 // By hand, in the articles' layout, for sequence 0; the biases of q, k and v are left out there.
@@ -283,11 +292,16 @@ void compare_by_hand(Report& report, const Options& options) {
 }
 
 // The stack, where an error of one layer would have 79 more to grow in.
-void compare_stack(Report& report, const Stack& stack, int tp_size, ConstTensorView logits) {
+void compare_stack(Report& report,
+                   const Options& options,
+                   const Stack& stack,
+                   ConstTensorView logits) {
+  const auto tp_size = static_cast<int>(options.tp);
   const Matrix reference = stack.on_one_device();
   const Tolerance measured = Tolerance::of_deviation(2e-5, reference.view());
-  report.check(compare(fmt::format("logits behind 80 layers, tp {}", tp_size), logits,
-                       reference.view(), row_parallel_tolerance(tp_size, measured)));
+  report.check(compare(
+      fmt::format("logits behind 80 layers, tp {}", tp_size), logits, reference.view(),
+      accuracy_of(options, Stack::kLayers).row_parallel(tp_size, measured, reference.view())));
 }
 
 // What a rank has loaded and called, from its own counters.
@@ -313,9 +327,9 @@ void compare_layer(Report& report,
   const auto ranks = run_layer(options, tp_size, in);
   const auto check = [&](const char* name, const Matrix& reference) {
     const Tolerance measured = Tolerance::of_deviation(2e-5, reference.view());
-    report.check(compare_on_every_rank(fmt::format("{}, tp {}", name, tp_size), ranks, name,
-                                       reference.view(),
-                                       row_parallel_tolerance(tp_size, measured)));
+    report.check(compare_on_every_rank(
+        fmt::format("{}, tp {}", name, tp_size), ranks, name, reference.view(),
+        accuracy_of(options).row_parallel(tp_size, measured, reference.view())));
   };
   check("after attention", one.after_attention);
   check("output", one.output);
@@ -341,7 +355,7 @@ void lesson(const Options& options, Report& report) {
   report.line("prefill: 1 step of 9 rows; decode: 5 steps of 3, 2, 2, 1 and 1 rows");
   compare_attention(report, options, tp_size, in, one);
   compare_by_hand(report, options);
-  compare_stack(report, stack, tp_size, stack_ranks[0].tensor("logits"));
+  compare_stack(report, options, stack, stack_ranks[0].tensor("logits"));
   check_counters(report, ranks, dtype_of_weights(options));
 
   report.section("The same on other numbers of ranks");

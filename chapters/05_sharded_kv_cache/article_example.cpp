@@ -37,8 +37,7 @@ Matrix row_of_head_numbers(Range heads) {
 void store_head_numbers(RankContext& ctx, RankOutput& out, std::string& table_of_a) {
   const Range heads = shard_range(kArticleHeads, ctx.rank, ctx.tp_size);
   KvCache cache(ctx.device, layout_of(heads));
-  const Tensor row =
-      ctx.device.upload(row_of_head_numbers(heads).view(), DType::f32, "activations");
+  const Tensor row = ctx.device.write(row_of_head_numbers(heads).view(), "activations");
   ControlPlane control(kPoolBlocks, kBlockSize);  // only rank 0 asks it
   std::vector<std::byte> message;
   BatchPlan plan;

@@ -136,14 +136,14 @@ DecoderShard shard_with_fault(const std::string& fault,
   return shard;
 }
 
-void spoil_loaded(const std::string& fault, Decoder& decoder, int tp_size) {
+void spoil_loaded(const RankContext& ctx, const std::string& fault, Decoder& decoder) {
   if (fault != "bias_added_tp_times") return;
   decoder.for_each_row_parallel_bias([&](TensorView bias) {
     Tensor widened = Tensor::on_host(bias.shape);
-    copy_host(bias, widened);
+    copy_host(ctx.device.download(bias), widened);
     for (std::int64_t i = 0; i < bias.shape.elements(); ++i)
-      widened.view().row<float>(0)[i] *= static_cast<float>(tp_size);
-    copy_host(widened, bias);
+      widened.view().row<float>(0)[i] *= static_cast<float>(ctx.tp_size);
+    ctx.device.write(widened, bias);
   });
 }
 

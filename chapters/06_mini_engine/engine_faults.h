@@ -27,6 +27,6 @@ DecoderShard shard_with_fault(const std::string& fault,
                               int tp_size);
 
 // Makes the mistake in the weights that a rank has loaded.
-void spoil_loaded(const std::string& fault, Decoder& decoder, int tp_size);
+void spoil_loaded(const RankContext& ctx, const std::string& fault, Decoder& decoder);
 
 }  // namespace tp

@@ -39,6 +39,9 @@ std::vector<ExtraOption> engine_flags(EngineOptions& engine) {
        "the same as memory of each rank; the rank with the fewest blocks limits all"},
       {"--no-plan-hash", &engine.no_plan_hash,
        "do not compare what the ranks are about to run; to see what the comparison is good for"},
+      {"--enforce-eager", &engine.enforce_eager,
+       "on a GPU: launch the operations of every step one by one, never a captured step as a "
+       "whole"},
       {"--show-batch", &engine.show_batch,
        "print the plan of this step, counted from 1, as the ranks read it"},
       {"--compare", &engine.compare,

@@ -28,6 +28,7 @@ struct EngineOptions {
   std::int64_t block_size = 16;
   std::optional<std::int64_t> kv_blocks, kv_memory_mib;
   bool no_plan_hash = false;
+  bool enforce_eager = false;
   std::optional<std::int64_t> show_batch;
   std::string compare = "tokens";
   bool explain_load = false;

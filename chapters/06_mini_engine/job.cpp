@@ -13,6 +13,7 @@
 
 #include "common/core/error.h"
 #include "common/engine/prompt_file.h"
+#include "common/model/bundled.h"
 #include "common/model/generation_config.h"
 #include "common/parallel/shards.h"
 
@@ -195,13 +196,17 @@ std::vector<KvBudget> kv_budgets(const Options& options,
   double all_bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
     const DecoderShard shard = DecoderShard::of(job.config, rank, static_cast<int>(options.tp));
-    const KvLayout layout{job.config.num_hidden_layers, shard.heads.kv.size(), job.config.head_dim,
-                          engine.block_size, 0};
+    const KvLayout layout{job.config.num_hidden_layers,
+                          shard.heads.kv.size(),
+                          job.config.head_dim,
+                          engine.block_size,
+                          0,
+                          job.kv_dtype};
     const std::int64_t block_bytes = layout.bytes_per_block();
     const double bytes = engine.kv_memory_mib
                              ? std::ldexp(static_cast<double>(*engine.kv_memory_mib), 20)
                              : static_cast<double>(blocks) * static_cast<double>(block_bytes);
-    all_bytes += bytes;
+    if (options.device == "cpu") all_bytes += bytes;  // a GPU's memory is asked for on its rank
     if (all_bytes < machine_bytes()) budgets.push_back({std::llround(bytes), block_bytes});
   }
   if (all_bytes < machine_bytes()) return budgets;
@@ -240,16 +245,14 @@ void size_kv_cache(const Options& options,
 
 }  // namespace
 
-std::filesystem::path bundled_model() {
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  for (std::filesystem::path folder = program.parent_path();; folder = folder.parent_path()) {
-    const std::filesystem::path model = folder / "models" / "austen-5m";
-    if (std::filesystem::exists(model / "config.json")) return model;
-    if (folder == folder.root_path()) break;
-  }
-  throw input_error(fmt::format(
-      "models/austen-5m: not found beside or above {}; name a model folder with --model",
-      program.string()));
+void Job::set_accuracy(const Options& options, const Weights& weights) {
+  const DType stored = store_as.value_or(weights.embedding().dtype);
+  accuracy = Accuracy::of(options, stored, 1);
+  if (accuracy.same_order) return;
+  rounding = {size_of(stored) == 2, kv_dtype};
+  // One device rounds as the ranks do. What is left are values next to the middle between two of
+  // 16 bits, which another order of sums puts on the other side.
+  if (accuracy.to_16_bits) accuracy.deviations = 2e-2;
 }
 
 std::vector<std::int32_t> Job::prompt_ids(const std::string& text) const {
@@ -261,9 +264,32 @@ std::int64_t Job::max_cached_tokens() const {
   return std::min(limits.max_model_len, pool.num_blocks * block_size);
 }
 
-DecoderLimits Job::decoder_limits(bool all_logits, std::int64_t num_blocks) const {
-  return {limits.max_model_len, limits.max_num_batched_tokens,
-          all_logits ? limits.max_num_batched_tokens : limits.max_num_seqs, block_size, num_blocks};
+DecoderLimits Job::decoder_limits(bool all_logits) const {
+  return {limits.max_model_len,
+          limits.max_num_batched_tokens,
+          all_logits ? limits.max_num_batched_tokens : limits.max_num_seqs,
+          block_size,
+          0,
+          kv_dtype};
+}
+
+KvBudget kv_budget(const RankContext& ctx,
+                   const Options& options,
+                   const EngineOptions& engine,
+                   const Job& job) {
+  KvBudget budget = job.kv_budgets[static_cast<std::size_t>(ctx.rank)];
+  if (options.device == "cpu") return budget;
+  const std::int64_t free_bytes = ctx.device.free_bytes();
+  const bool asked = engine.kv_blocks || engine.kv_memory_mib;
+  if (asked && budget.bytes > free_bytes)
+    throw input_error(fmt::format(
+        "{}: the KV cache of rank {} needs {} bytes, but {} are left of its share of the GPU "
+        "(--gpu-memory-utilization {})",
+        engine.kv_blocks ? fmt::format("--kv-blocks {}", *engine.kv_blocks)
+                         : fmt::format("--kv-memory-mib {}", *engine.kv_memory_mib),
+        ctx.rank, budget.bytes, free_bytes, options.gpu_memory_utilization));
+  budget.bytes = std::min(budget.bytes, free_bytes);
+  return budget;
 }
 
 Job Job::prepare(const Options& options, const EngineOptions& engine) {
@@ -278,6 +304,11 @@ Job Job::prepare(const Options& options, const EngineOptions& engine) {
           .config = ModelConfig::load(folder),
           .tokenizer = Tokenizer::load(folder / "tokenizer.json")};
   if (!options.dtype.empty()) job.store_as = dtype_from_name(options.dtype);
+  const DType weights = job.store_as.value_or(job.config.torch_dtype.value_or(DType::f32));
+  if (!options.kv_dtype.empty())
+    job.kv_dtype = dtype_from_name(options.kv_dtype);
+  else if (options.device == "cuda")
+    job.kv_dtype = weights;
   check_tp_size({job.config.num_attention_heads, job.config.num_key_value_heads,
                  job.config.intermediate_size},
                 static_cast<int>(options.tp), options.uneven);

@@ -44,7 +44,9 @@ struct Outcome {
   std::int64_t peak_blocks = 0;
   BatchPlan shown_plan;  // of the step asked for with --show-batch
   std::size_t shown_bytes = 0;
-  Inspection inspection;  // whose modules are compared one by one
+  Inspection inspection;        // whose modules are compared one by one
+  std::int64_t operations = 0;  // of a captured step
+  std::string why_eager;        // no step was captured
   double load_us = 0, generate_us = 0, communicate_us = 0;
 };
 
@@ -89,6 +91,8 @@ void run_requests(const Job& job,
   out.counters = engine.scheduler().counters();
   out.peak_blocks = engine.scheduler().blocks().peak_used_blocks();
   out.times = engine.times();
+  out.operations = runner.graphs().operations();
+  out.why_eager = runner.graphs().why_not();
 }
 // [end control_plane]
 
@@ -112,6 +116,20 @@ void run_inspection(const Job& job, ModelRunner& runner, const Tap& keep, Outcom
   out.inspection.ids = std::move(ids);
 }
 
+// On a GPU: how decode steps were launched.
+void show_launches(Report& report, const Outcome& out) {
+  const Engine::Times& times = out.times;
+  if (!out.why_eager.empty())
+    report.line(fmt::format("{} decode steps launched operation by operation (eager): {}",
+                            times.eager_steps, out.why_eager));
+  if (out.operations == 0) return;
+  report.line(fmt::format(
+      "{} decode steps launched operation by operation, {} as a captured step: 1 launch of {} "
+      "operations",
+      times.eager_steps, times.replayed_steps, out.operations));
+  report.record("/captured_operations", out.operations);
+}
+
 void show_steps(Report& report, const Job& job, const EngineOptions& options, const Outcome& out) {
   const Scheduler::Counters& c = out.counters;
   report.section("Steps");
@@ -121,6 +139,7 @@ void show_steps(Report& report, const Job& job, const EngineOptions& options, co
   report.line(
       fmt::format("{} preemptions, {} tokens computed again; at most {} of {} blocks in use",
                   c.preemptions, c.recomputed_tokens, out.peak_blocks, job.pool.num_blocks));
+  show_launches(report, out);
   report.record("/steps", c.steps);
   report.record("/preemptions", c.preemptions);
   report.record("/recomputed_tokens", c.recomputed_tokens);
@@ -162,29 +181,38 @@ void show_times(Report& report, const Outcome& out) {
   summary("time per output token (TPOT)", tpot);
   rate("prefill", c.prompt_tokens + c.recomputed_tokens, out.times.prefill_us);
   rate("decode", c.generated_tokens, out.times.decode_us);
+  const auto step_time = [&](const std::string& name, double us, std::int64_t steps) {
+    if (out.operations > 0 && steps > 0) report.time(name, us / static_cast<double>(steps));
+  };
+  step_time("decode step, operation by operation", out.times.eager_us, out.times.eager_steps);
+  step_time("decode step, captured", out.times.replayed_us, out.times.replayed_steps);
   report.time("share of communication in generating",
               fmt::format("{:.1f} %", 100 * out.communicate_us / out.generate_us));
 }
 
 void lesson(const Options& options, const EngineOptions& engine_options, Report& report) {
   const Clock::time_point start = Clock::now();
-  const Job job = Job::prepare(options, engine_options);
+  Job job = Job::prepare(options, engine_options);
   const auto tp_size = static_cast<int>(options.tp);
   check_fault_applies(options.fault, job, tp_size);
   const Weights weights = Weights::open(job.folder, job.config, job.store_as);
+  job.set_accuracy(options, weights);
   show_shapes(report, job, options, weights);
   if (engine_options.explain_load) return explain_load(job, options, weights, report);
 
   const bool layers = engine_options.compare == "layers";
   Outcome out;
   const auto on_each_rank = [&](RankContext& ctx, RankOutput& output) {
-    const KvBudget& budget = job.kv_budgets[static_cast<std::size_t>(ctx.rank)];
-    const std::int64_t num_blocks = agree_on_pool_size(ctx, budget).num_blocks;
     Decoder decoder = load_decoder(ctx, job, weights,
                                    shard_with_fault(options.fault, job.config, ctx.rank, tp_size),
-                                   job.decoder_limits(layers, num_blocks), report);
-    spoil_loaded(options.fault, decoder, tp_size);
-    ModelRunner runner(ctx, decoder, !engine_options.no_plan_hash);
+                                   job.decoder_limits(layers), report);
+    const KvPoolSize pool = agree_on_pool_size(ctx, kv_budget(ctx, options, engine_options, job));
+    decoder.make_kv_cache(ctx, pool.num_blocks);
+    if (ctx.rank == 0) job.pool = pool;
+    spoil_loaded(ctx, options.fault, decoder);
+    // Whose modules are looked at cannot be captured.
+    const bool capture_steps = !engine_options.enforce_eager && !layers;
+    ModelRunner runner(ctx, decoder, !engine_options.no_plan_hash, capture_steps);
     show_memory(report, job, ctx);
     Tap keep;  // of each module what the last step computed
     if (layers)
@@ -225,6 +253,7 @@ int main(int argc, char** argv) {
   spec.lesson = "A model on several ranks says, token for token, what it says on one device.";
   spec.example = "ch06_mini_engine --tp 4 --prompt \"She had been\" --sampling model --seed 7";
   spec.default_dtype = "as stored";
+  spec.kv_dtypes = {"f32", "bf16", "f16"};
   spec.faults = engine_faults();
   spec.extra_options = engine_flags(engine);
   return chapter_main(argc, argv, spec, [&](const Options& options, Report& report) {

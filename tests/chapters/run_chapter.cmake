@@ -1,6 +1,9 @@
 # Runs PROGRAM with ARGS; fails unless the exit code is EXIT, the output matches OUTPUT, its last line
-# LAST and the error output ERROR, where those are given.
-execute_process(COMMAND ${PROGRAM} ${ARGS} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+# LAST and the error output ERROR, where those are given. INPUT is a file for its standard input.
+if(NOT INPUT)
+  set(INPUT /dev/null)
+endif()
+execute_process(COMMAND ${PROGRAM} ${ARGS} INPUT_FILE ${INPUT} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
 string(STRIP "${out}" stripped)
 string(REGEX REPLACE ".*\n" "" last "${stripped}")
 if(NOT "${code}" STREQUAL "${EXIT}")
