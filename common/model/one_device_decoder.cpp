@@ -51,8 +51,9 @@ Tensor OneDeviceDecoder::forward(std::span<const std::int32_t> ids,
     show(layer + " k", k);
     show(layer + " v", v);
     Tensor attention = device_->allocate(q.shape(), DType::f32, "activations");
-    device_->store_kv(rounded(k, rounding_.kv), rounded(v, rounding_.kv), batch.slot_mapping,
-                      kv_.layer(i));
+    Tensor rounded_k, rounded_v;
+    device_->store_kv(rounded(k, rounding_.kv, rounded_k), rounded(v, rounding_.kv, rounded_v),
+                      batch.slot_mapping, kv_.layer(i));
     device_->attention(q, kv_.layer(i), all_heads, batch, attention, config_.sliding_window(i));
     show(layer + " attention", attention);
     const Tensor o = linear(attention, weights_.linear(i, "self_attn.o_proj"), config_.head_dim);
@@ -93,19 +94,20 @@ ConstTensorView OneDeviceDecoder::stored(ConstTensorView weight) {
 Tensor OneDeviceDecoder::linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit) {
   Tensor y = device_->allocate({x.rows(), layer.weight.rows()}, DType::f32, "activations");
   const DType of_weight = weights_.store_as().value_or(layer.weight.dtype);
-  device_->matmul(rounded(x, rounding_.activations ? of_weight : DType::f32), stored(layer.weight),
-                  y, SumBlocks::whole(x.shape[1], unit));
+  Tensor rounded_x;
+  device_->matmul(rounded(x, rounding_.activations ? of_weight : DType::f32, rounded_x),
+                  stored(layer.weight), y, SumBlocks::whole(x.shape[1], unit));
   if (layer.bias.data != nullptr) device_->add_bias(y, stored(layer.bias));
   return y;
 }
 
-Tensor OneDeviceDecoder::rounded(ConstTensorView x, DType dtype) {
-  Tensor stored_x = device_->allocate(x.shape, dtype, "activations");
-  copy_host(x, stored_x);
-  if (dtype == DType::f32) return stored_x;
-  Tensor widened = device_->allocate(x.shape, DType::f32, "activations");
-  copy_host(stored_x, widened);
-  return widened;
+ConstTensorView OneDeviceDecoder::rounded(ConstTensorView x, DType dtype, Tensor& copy) {
+  if (dtype == DType::f32) return x;
+  Tensor narrow = device_->allocate(x.shape, dtype, "activations");
+  copy_host(x, narrow);
+  copy = device_->allocate(x.shape, DType::f32, "activations");
+  copy_host(narrow, copy);
+  return copy;
 }
 
 Tensor OneDeviceDecoder::norm(ConstTensorView x, ConstTensorView weight) {

@@ -43,8 +43,8 @@ class OneDeviceDecoder {
   // The weight as the ranks store it: a copy if that is another dtype than in the file, or if it
   // lies there so that it cannot be computed with.
   ConstTensorView stored(ConstTensorView weight);
-  // The values of x as they are after a rounding to `dtype`.
-  Tensor rounded(ConstTensorView x, DType dtype);
+  // The values of x as they are after a rounding to `dtype`: x itself for f32, else in `copy`.
+  ConstTensorView rounded(ConstTensorView x, DType dtype, Tensor& copy);
   Tensor linear(ConstTensorView x, const WholeLinear& layer, std::int64_t unit = 1);
   Tensor norm(ConstTensorView x, ConstTensorView weight);
   void norm_heads(TensorView x, ConstTensorView weight);
