@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -69,15 +70,14 @@ void StepArrays::reserve(std::int64_t integers) {
 void StepArrays::begin_step(const BatchView& batch,
                             std::span<const std::int32_t> token_ids,
                             std::span<const std::int32_t> logit_rows) {
-  known_.clear();
+  std::vector<Known> known;
   step_packed_.clear();
   for (const std::span<const std::int32_t> array :
        {token_ids, batch.positions, batch.slot_mapping, logit_rows})
-    known_.push_back({array.data(), array.size(), append(step_packed_, array)});
+    known.push_back({array.data(), array.size(), append(step_packed_, array)});
   step_offsets_ = pack_batch(batch, step_packed_);
-  const std::vector<Known> known = known_;  // a larger room forgets them
-  reserve(std::ssize(step_packed_));
-  known_ = known;
+  reserve(std::ssize(step_packed_));  // a larger room forgets what was known
+  known_ = std::move(known);
   step_sequences_.assign(batch.sequences.begin(), batch.sequences.end());
   copy(step_packed_, step_data());
 }
