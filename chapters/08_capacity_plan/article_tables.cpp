@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/core/plural.h"
 #include "common/model/bundled.h"
 #include "common/plan/cards.h"
 #include "common/plan/choose.h"
@@ -83,11 +84,9 @@ Judgement judge(const ArticleRow& row, const PlanInput& input, const LayoutPlan&
     return {fmt::format("wrong: {} do not fit {} GiB", gb, input.card_bytes >> 30), right};
   }
   if (cards != row.min_gpus)
-    return {
-        fmt::format("wrong: {} card{} cannot hold it", row.min_gpus, row.min_gpus == 1 ? "" : "s"),
-        fmt::format("at least {} cards; tp {}, {}", cards, row.tp, gb)};
-  return {"right",
-          fmt::format("at least {} card{}; tp {}, {}", cards, cards == 1 ? "" : "s", row.tp, gb)};
+    return {fmt::format("wrong: {} cannot hold it", plural(row.min_gpus, "card")),
+            fmt::format("at least {} cards; tp {}, {}", cards, row.tp, gb)};
+  return {"right", fmt::format("at least {}; tp {}, {}", plural(cards, "card"), row.tp, gb)};
 }
 
 }  // namespace

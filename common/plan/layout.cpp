@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/core/plural.h"
 #include "common/device/batch.h"
 #include "common/model/kv_cache.h"
 #include "common/parallel/shards.h"
@@ -68,9 +69,9 @@ void add_notes(const PlanInput& input, LayoutPlan& layout) {
   const std::int64_t vocab = input.config.vocab_size, tp = layout.tp_size;
   if (vocab % tp == 0) return;
   const std::int64_t rows = vocab_shard(vocab, 0, layout.tp_size).rows.size();
-  layout.notes.push_back(fmt::format(
-      "vocab_size={} is padded to {}: {} rows per rank, {} pad{} (vocab_size % {} = {})", vocab,
-      rows * tp, rows, rows * tp - vocab, rows * tp - vocab == 1 ? "" : "s", tp, vocab % tp));
+  layout.notes.push_back(
+      fmt::format("vocab_size={} is padded to {}: {} rows per rank, {} (vocab_size % {} = {})",
+                  vocab, rows * tp, rows, plural(rows * tp - vocab, "pad"), tp, vocab % tp));
 }
 
 }  // namespace

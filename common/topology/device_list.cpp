@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/core/error.h"
+#include "common/core/plural.h"
 #include "common/topology/text_lines.h"
 
 namespace tp {
@@ -150,9 +151,9 @@ std::vector<std::size_t> devices_of_ranks(const std::optional<std::string>& list
   DeviceList visible = parse_device_list(list, present, called);
   if (visible.physical.size() < tp_size)
     throw input_error(
-        fmt::format("tp={}: {} GPU{} visible, {} needed ({}{}); make more visible or lower --tp",
-                    tp_size, visible.physical.size(), visible.physical.size() == 1 ? "" : "s",
-                    tp_size, list ? quoted(called, *list) : "CUDA_VISIBLE_DEVICES is not set",
+        fmt::format("tp={}: {} visible, {} needed ({}{}); make more visible or lower --tp", tp_size,
+                    plural(visible.physical.size(), "GPU"), tp_size,
+                    list ? quoted(called, *list) : "CUDA_VISIBLE_DEVICES is not set",
                     visible.note.empty() ? "" : "; " + visible.note));
   visible.physical.resize(tp_size);
   return visible.physical;

@@ -7,6 +7,7 @@
 
 #include "common/comm/cuda/peer_self_test.h"
 #include "common/core/error.h"
+#include "common/core/plural.h"
 #include "common/device/cuda/reduce.h"
 
 namespace tp::cuda {
@@ -20,10 +21,6 @@ std::string asked_for(const Options& options) {
 std::string list_text(const VisibleGpus& visible) {
   return visible.visible_devices ? "CUDA_VISIBLE_DEVICES=" + *visible.visible_devices
                                  : "CUDA_VISIBLE_DEVICES is not set";
-}
-
-std::string counted(std::int64_t count, const std::string& thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 // CUDA reads a list without a word, whatever is in it. What cannot be meant is refused here.
@@ -131,15 +128,15 @@ GpuChoice choose_gpus(const Options& options, const Circumstances& circumstances
     throw input_error(fmt::format(
         "--comm nccl: {} need {}, {} visible ({}); use --comm peer, where ranks share GPUs, or a "
         "lower --tp",
-        counted(options.tp, "rank"), counted(options.tp, "GPU"), count, list_text(visible)));
+        plural(options.tp, "rank"), plural(options.tp, "GPU"), count, list_text(visible)));
 
   std::vector<int> gpus;
   for (int gpu = 0; gpu < std::min(count, options.tp); ++gpu) gpus.push_back(gpu);
   const Connection connection = connect(options, circumstances, gpus);
   std::vector<std::string> names;
   for (const Gpu& gpu : visible.gpus) names.push_back(gpu.name);
-  const std::string on = fmt::format("{} on {}", counted(options.tp, "rank"),
-                                     counted(static_cast<std::int64_t>(gpus.size()), "GPU"));
+  const std::string on =
+      fmt::format("{} on {}", plural(options.tp, "rank"), plural(gpus.size(), "GPU"));
   return {connection.comm,
           fmt::format("cuda ({}), {}{}{}", names_of(visible, gpus), on,
                       connection.text.empty() ? "" : " ", connection.text),
