@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "common/device/sum_blocks.h"
 #include "common/engine/generate.h"
 #include "common/model/one_device_decoder.h"
 #include "common/parallel/compare_ranks.h"

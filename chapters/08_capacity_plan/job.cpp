@@ -177,6 +177,10 @@ void check_verify(const Options& options,
   refuse("--activations-mib", plan.activations_mib.has_value());
   refuse("--gpu-memory-utilization",
          options.gpu_memory_utilization != Options().gpu_memory_utilization);
+  if (options.device == "cuda")
+    problems.push_back(
+        "--device cuda with --verify: planned is the workspace of the CPU's engine, another than a "
+        "GPU's; use --device cpu");
   if (plan.articles)
     problems.push_back("--articles: --verify shows none of them; run it without --verify");
   if (plan.pp.value_or(1) > 1)

@@ -59,6 +59,8 @@ int run(int argc,
   if (options->comm == "mpi")
     throw Error(ErrorKind::device,
                 "--comm mpi: this version has no ranks on several hosts; use --comm auto");
+  // Who only reads and plans wakes no GPU, unless it is asked for.
+  if (spec.what_runs && options->device == "auto") options->device = "cpu";
   const Platform platform = choose_platform(*options);
   options->device = platform.device;
   options->comm = platform.comm;

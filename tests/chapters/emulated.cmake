@@ -79,6 +79,10 @@ foreach(run "llama_all_biases 4" "llama_rope_linear 3 --uneven" "llama_rope_yarn
                   --max-tokens 6 --ignore-eos --compare layers)
 endforeach()
 
+# The plan is that of the CPU's engine, and says so where a GPU is asked for.
+add_chapter_run(ch08_capacity_plan_emulated EXIT 2 ERROR "--device cuda with --verify: planned is the workspace of the CPU's engine"
+                ARGS --verify --device cuda)
+
 # A GPU's memory: the KV cache gets what the rest leaves of each rank's share, or what was asked for if that is there.
 add_chapter_run(ch06_mini_engine_emulated EXIT 0 OUTPUT "KV cache: 1[0-9][0-9] blocks on every rank" LAST PASS ARGS --device cuda --comm peer
                 --max-tokens 2 --gpu-memory-utilization 0.004)
