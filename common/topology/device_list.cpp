@@ -100,9 +100,9 @@ std::string quoted(std::string_view called, const std::string& list) {
 
 }  // namespace
 
-DeviceList parse_device_list(const std::optional<std::string>& list,
-                             const PresentCards& present,
-                             std::string_view called) {
+DeviceList read_device_list(const std::optional<std::string>& list,
+                            const PresentCards& present,
+                            std::string_view called) {
   DeviceList visible;
   if (present.count == 0)
     throw input_error("no GPU is present; there is nothing that CUDA_VISIBLE_DEVICES could choose");
@@ -110,9 +110,10 @@ DeviceList parse_device_list(const std::optional<std::string>& list,
     for (std::size_t i = 0; i < present.count; ++i) visible.physical.push_back(i);
     return visible;
   }
-  if (trim(*list).empty())
-    throw input_error(quoted(called, *list) +
-                      ": no GPU is visible; unset it, or list GPUs, for example 0,1");
+  if (trim(*list).empty()) {
+    visible.note = "the list is empty";
+    return visible;
+  }
   std::vector<std::string> problems;
   const auto complain = [&](const std::string& what) {
     std::string problem = quoted(called, *list) + ": " + what;
@@ -138,9 +139,17 @@ DeviceList parse_device_list(const std::optional<std::string>& list,
                            card));
   }
   if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
+  return visible;
+}
+
+DeviceList parse_device_list(const std::optional<std::string>& list,
+                             const PresentCards& present,
+                             std::string_view called) {
+  DeviceList visible = read_device_list(list, present, called);
   if (visible.physical.empty())
-    throw input_error(fmt::format("{}: no GPU is visible, {}; list GPUs, for example 0,1",
-                                  quoted(called, *list), visible.note));
+    throw input_error(
+        fmt::format("{}: no GPU is visible, {}; unset it, or list GPUs, for example 0,1",
+                    quoted(called, *list), visible.note));
   return visible;
 }
 

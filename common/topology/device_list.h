@@ -28,10 +28,15 @@ struct DeviceList {
   std::string note;  // why the list ends before its last entry; empty if it does not
 };
 
-// Without a list (the variable is not set) all cards are visible.
-// `called` is what stands before the list in messages, "--visible " for example.
-// Errors: tp::Error (input), all problems at once, each with the list and a remedy; also if no card
-//         is visible.
+// What a list selects, which may be nothing. Without a list (the variable is not set) all cards are
+// visible. `called` is what stands before the list in messages, "--visible " for example.
+// Errors: tp::Error (input), all problems at once, each with the list and a remedy.
+DeviceList read_device_list(const std::optional<std::string>& list,
+                            const PresentCards& present,
+                            std::string_view called = "CUDA_VISIBLE_DEVICES=");
+
+// The same where at least one card is needed.
+// Errors: as read_device_list, and if no card is visible.
 DeviceList parse_device_list(const std::optional<std::string>& list,
                              const PresentCards& present,
                              std::string_view called = "CUDA_VISIBLE_DEVICES=");

@@ -27,22 +27,15 @@ std::string list_text(const VisibleGpus& visible) {
 void check_list(const VisibleGpus& visible) {
   if (!visible.visible_devices) return;
   const std::string& list = *visible.visible_devices;
-  const bool blank = list.find_first_not_of(" \t") == std::string::npos;
   const bool one_slice = list.starts_with("MIG-") && list.find(',') == std::string::npos;
-  if (blank || one_slice) return;  // nothing to refuse; whether a GPU is visible, CUDA has said
+  if (one_slice) return;  // nothing to refuse; whether a GPU is visible, CUDA has said
   PresentCards cards = visible.present;
   if (cards.count == 0) {
     // The driver does not tell which cards there are. Then CUDA alone knows where the list ends.
     if (list.find("GPU-") != std::string::npos) return;
     cards.count = 1 << 16;
   }
-  try {
-    parse_device_list(list, cards);
-  } catch (const Error& e) {
-    // That no card of the list is there is not the list's fault.
-    const bool nothing_left = std::string(e.what()).find("no GPU is visible") != std::string::npos;
-    if (!nothing_left) throw;
-  }
+  read_device_list(list, cards);  // that no card of it is there is not the list's fault
 }
 
 // "NVIDIA H200", or all names if they differ.
