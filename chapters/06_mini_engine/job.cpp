@@ -284,7 +284,7 @@ KvBudget kv_budget(const RankContext& ctx,
   if (asked && budget.bytes > free_bytes)
     throw input_error(fmt::format(
         "{}: the KV cache of rank {} needs {} bytes, but {} are left of its share of the GPU "
-        "(--gpu-memory-utilization {})",
+        "(--gpu-memory-utilization {}); ask for less, or use more ranks (--tp)",
         engine.kv_blocks ? fmt::format("--kv-blocks {}", *engine.kv_blocks)
                          : fmt::format("--kv-memory-mib {}", *engine.kv_memory_mib),
         ctx.rank, budget.bytes, free_bytes, options.gpu_memory_utilization));

@@ -30,7 +30,10 @@ KvPoolSize common_pool_size(std::span<const KvBudget> budgets) {
           budget.bytes, budget.bytes_per_block));
     size.blocks_of_rank.push_back(blocks);
   }
-  if (!problems.empty()) throw input_error(fmt::format("{}", fmt::join(problems, "\n")));
+  if (!problems.empty())
+    throw input_error(fmt::format(
+        "{}\ngive the KV cache more memory, use smaller blocks, or split the model over more ranks",
+        fmt::join(problems, "\n")));
   const auto [least, most] =
       std::minmax_element(size.blocks_of_rank.begin(), size.blocks_of_rank.end());
   size.num_blocks = *least;

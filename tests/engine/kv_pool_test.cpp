@@ -65,7 +65,8 @@ TEST_CASE("every rank without room for one block is named") {
   CHECK_THROWS_WITH(common_pool_size(budgets),
                     first +
                         "\nrank 2 has -5 bytes for its KV cache, which is no room for one "
-                        "block of 100 bytes");
+                        "block of 100 bytes\ngive the KV cache more memory, use smaller blocks, or "
+                        "split the model over more ranks");
   CHECK_THROWS_WITH(agree({{99, 100}, {500, 100}}), ContainsSubstring(first));
   CHECK_THROWS_WITH(agree({{500, 100}, {500, 0}}), ContainsSubstring("one block of 0 bytes"));
 }
