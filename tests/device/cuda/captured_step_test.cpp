@@ -231,6 +231,19 @@ TEST_CASE("a captured step has one operation for each kernel") {
   REQUIRE(same_bits(device->download(x), filled_with(6).view()));
 }
 
+TEST_CASE("a matrix product can be the first work of a device and be captured at once") {
+  const auto device = cuda::make_cuda_device({});
+  const Matrix weight(3, 8, std::vector<float>(24, 2.0f));
+  const Tensor x = device->upload(filled_with(1).view(), DType::f32, "test");
+  const Tensor w = device->upload(weight.view(), DType::f32, "test");
+  Tensor y = device->allocate({2, 3}, DType::f32, "test");
+  device->begin_capture();
+  device->matmul(x, w, y, SumBlocks::whole(8));
+  const auto step = device->end_capture();
+  device->replay(*step);
+  REQUIRE(same_bits(device->download(y), Matrix(2, 3, std::vector<float>(6, 16.0f)).view()));
+}
+
 TEST_CASE("integers that are not the step's own cannot be captured") {
   MiniDecoder decoder;
   decoder.device->reserve(kLimits);

@@ -230,6 +230,37 @@ TEST_CASE("the GPU finds the k largest of each row as the CPU does") {
       }
 }
 
+// On devices of their own: one that has done larger things before has the room that they must ask for.
+TEST_CASE(
+    "the workspace of a new GPU device is large enough when operations grow little by little") {
+  const auto for_selection = cuda::make_cuda_device({}), for_products = cuda::make_cuda_device({});
+  for (std::int64_t rows = 1; rows <= 24; ++rows) {
+    INFO(rows << " rows");
+    constexpr std::int64_t kColumns = 40, kBest = 3;
+    const Matrix x = rounded(random_matrix(rows, kColumns, 1), DType::bf16);
+
+    const auto count = static_cast<std::size_t>(rows * kBest);
+    std::vector<std::int32_t> found(count, 77), wanted(count, 88);
+    std::vector<float> found_values(count, 77), wanted_values(count, 88);
+    for_selection->row_top_k(for_selection->upload(x.view(), DType::f32, "test"), kBest, found,
+                             found_values);
+    cpu().row_top_k(x.view(), kBest, wanted, wanted_values);
+    REQUIRE(found == wanted);
+    REQUIRE(found_values == wanted_values);
+
+    // Integers, whose sums are exact, so every bit can be asked for.
+    const Matrix integers = random_integers(rows, kColumns, 2),
+                 weight = random_integers(5, kColumns, 3);
+    Tensor y = for_products->allocate({rows, 5}, DType::f32, "test");
+    for_products->matmul(for_products->upload(integers.view(), DType::f32, "test"),
+                         for_products->upload(weight.view(), DType::bf16, "test"), y,
+                         SumBlocks::whole(kColumns));
+    Matrix product(rows, 5);
+    cpu().matmul(integers.view(), weight.view(), product.view(), SumBlocks::whole(kColumns));
+    REQUIRE(same_bits(for_products->download(y), product.view()));
+  }
+}
+
 // Two products and a sum of them, which may be fused.
 TEST_CASE("the GPU's rotations are the CPU's up to a few roundings") {
   for (const std::int64_t head_dim : {2, 6, 8, 10, 12, 16, 32, 64, 80, 96, 128})
