@@ -20,6 +20,7 @@
 
 #include "common/core/chapter.h"
 #include "common/core/error.h"
+#include "common/core/plural.h"
 #include "compare.h"
 #include "engine_faults.h"
 #include "load.h"
@@ -120,22 +121,21 @@ void run_inspection(const Job& job, ModelRunner& runner, const Tap& keep, Outcom
 void show_launches(Report& report, const Outcome& out) {
   const Engine::Times& times = out.times;
   if (!out.why_eager.empty())
-    report.line(fmt::format("{} decode steps launched operation by operation (eager): {}",
-                            times.eager_steps, out.why_eager));
+    report.line(fmt::format("{} launched operation by operation (eager): {}",
+                            plural(times.eager_steps, "decode step"), out.why_eager));
   if (out.operations == 0) return;
   report.line(fmt::format(
-      "{} decode steps launched operation by operation, {} as a captured step: 1 launch of {} "
-      "operations",
-      times.eager_steps, times.replayed_steps, out.operations));
+      "{} launched operation by operation, {} as a captured step: 1 launch of {} operations",
+      plural(times.eager_steps, "decode step"), times.replayed_steps, out.operations));
   report.record("/captured_operations", out.operations);
 }
 
 void show_steps(Report& report, const Job& job, const EngineOptions& options, const Outcome& out) {
   const Scheduler::Counters& c = out.counters;
   report.section("Steps");
-  report.line(fmt::format(
-      "{} steps: {} prompt tokens and {} generated ones were run, at most {} sequences together",
-      c.steps, c.prompt_tokens, c.generated_tokens, c.most_running));
+  report.line(fmt::format("{}: {} and {} generated ones were run, at most {} together",
+                          plural(c.steps, "step"), plural(c.prompt_tokens, "prompt token"),
+                          c.generated_tokens, plural(c.most_running, "sequence")));
   report.line(
       fmt::format("{} preemptions, {} tokens computed again; at most {} of {} blocks in use",
                   c.preemptions, c.recomputed_tokens, out.peak_blocks, job.pool.num_blocks));
