@@ -70,32 +70,30 @@ constexpr int kPack = 4;
 constexpr int kPacksPerThread = 4;
 constexpr std::int64_t kArgMaxChunk = kThreads * kPacksPerThread * kPack;  // columns
 
-// Block (chunk, row) looks at kArgMaxChunk columns; a thread reads packs that are kThreads apart,
+// Block (row, chunk) looks at kArgMaxChunk columns; a thread reads packs that are kThreads apart,
 // all of them before it compares.
 template <int kPack>
 __global__ void __launch_bounds__(kThreads)
     arg_max_of_chunk_kernel(const float* x, std::int64_t x_stride, Extent size, Key* best) {
   constexpr int kPacks = static_cast<int>(kArgMaxChunk) / kThreads / kPack;
-  const std::int64_t first = blockIdx.x * kArgMaxChunk + threadIdx.x * kPack;
-  for (std::int64_t row = blockIdx.y; row < size.rows; row += gridDim.y) {
-    Pack<float, kPack> packs[kPacks];
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t first = blockIdx.y * kArgMaxChunk + threadIdx.x * kPack;
+  Pack<float, kPack> packs[kPacks];
 #pragma unroll
-    for (int pack = 0; pack < kPacks; ++pack) {
-      const std::int64_t column = first + pack * kThreads * kPack;
-      if (column < size.columns) packs[pack] = load_pack<kPack>(x + row * x_stride + column);
-    }
-    Key key = kNoKey;
-#pragma unroll
-    for (int pack = 0; pack < kPacks; ++pack) {
-      const std::int64_t column = first + pack * kThreads * kPack;
-      if (column >= size.columns) continue;
-#pragma unroll
-      for (int i = 0; i < kPack; ++i) key = better(key, key_of(packs[pack].values[i], column + i));
-    }
-    key = best_of_block(key);
-    if (threadIdx.x == 0) best[row * gridDim.x + blockIdx.x] = key;
-    __syncthreads();  // before the next row uses the shared memory again
+  for (int pack = 0; pack < kPacks; ++pack) {
+    const std::int64_t column = first + pack * kThreads * kPack;
+    if (column < size.columns) packs[pack] = load_pack<kPack>(x + row * x_stride + column);
   }
+  Key key = kNoKey;
+#pragma unroll
+  for (int pack = 0; pack < kPacks; ++pack) {
+    const std::int64_t column = first + pack * kThreads * kPack;
+    if (column >= size.columns) continue;
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) key = better(key, key_of(packs[pack].values[i], column + i));
+  }
+  key = best_of_block(key);
+  if (threadIdx.x == 0) best[row * gridDim.y + blockIdx.y] = key;
 }
 
 // A block per row takes the best of its chunks.
@@ -145,17 +143,14 @@ struct Round {
   int sort_size;  // of a chunk: a power of two, at most kSortSize
 };
 
-// Block (chunk, row) sorts the entrants of its chunk and writes the k best: as keys for the next
+// Block (row, chunk) sorts the entrants of its chunk and writes the k best: as keys for the next
 // round, or as the result if `values` is given. enter(i) is entrant i of the row.
 template <class Enter>
-__device__ __forceinline__ void play(const Round& round,
-                                     std::int64_t row,
-                                     const Enter& enter,
-                                     Key* winners,
-                                     float* values,
-                                     std::int32_t* columns) {
+__device__ __forceinline__ void play(
+    const Round& round, const Enter& enter, Key* winners, float* values, std::int32_t* columns) {
   TP_SHARED(Key, keys, kSortSize);
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * round.sort_size;
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * round.sort_size;
   for (int i = static_cast<int>(threadIdx.x); i < round.sort_size; i += kThreads)
     keys[i] = first + i < round.entrants ? enter(first + i) : kNoKey;
   sort_best_first(keys, round.sort_size);
@@ -165,37 +160,29 @@ __device__ __forceinline__ void play(const Round& round,
       values[row * round.k + i] = value_of(key);
       columns[row * round.k + i] = column_of(key);
     } else {
-      winners[(row * gridDim.x + blockIdx.x) * round.k + i] = key;
+      winners[(row * gridDim.y + blockIdx.y) * round.k + i] = key;
     }
   }
-  __syncthreads();  // before the next row uses the shared memory again
 }
 
 // The first round reads the columns of x, 4 bytes each; neighbouring threads, neighbouring columns.
 __global__ void __launch_bounds__(kThreads) first_round_kernel(const float* x,
                                                                std::int64_t x_stride,
-                                                               std::int64_t rows,
                                                                Round round,
                                                                Key* winners,
                                                                float* values,
                                                                std::int32_t* columns) {
-  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const auto enter = [&](std::int64_t i) { return key_of(x[row * x_stride + i], i); };
-    play(round, row, enter, winners, values, columns);
-  }
+  const float* const row = x + blockIdx.x * x_stride;
+  play(
+      round, [&](std::int64_t i) { return key_of(row[i], i); }, winners, values, columns);
 }
 
 // The others read the winners of the round before.
-__global__ void __launch_bounds__(kThreads) next_round_kernel(const Key* entrants,
-                                                              std::int64_t rows,
-                                                              Round round,
-                                                              Key* winners,
-                                                              float* values,
-                                                              std::int32_t* columns) {
-  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    const auto enter = [&](std::int64_t i) { return entrants[row * round.entrants + i]; };
-    play(round, row, enter, winners, values, columns);
-  }
+__global__ void __launch_bounds__(kThreads) next_round_kernel(
+    const Key* entrants, Round round, Key* winners, float* values, std::int32_t* columns) {
+  const Key* const row = entrants + blockIdx.x * round.entrants;
+  play(
+      round, [&](std::int64_t i) { return row[i]; }, winners, values, columns);
 }
 
 std::int64_t chunks_of(std::int64_t entrants) {
@@ -208,9 +195,10 @@ int sort_size_for(std::int64_t entrants) {
   return size;
 }
 
-dim3 chunk_grid(std::int64_t chunks, std::int64_t rows) {
-  return dim3(static_cast<unsigned>(chunks),
-              static_cast<unsigned>(std::min<std::int64_t>(rows, kMaxGridRows)));
+// gridDim.x may be large, .y not; so many chunks would be 134 million columns.
+dim3 chunk_grid(std::int64_t rows, std::int64_t chunks) {
+  require(chunks <= kMaxGridRows, "selection: a row has more columns than a grid can serve");
+  return dim3(static_cast<unsigned>(rows), static_cast<unsigned>(chunks));
 }
 
 }  // namespace
@@ -229,7 +217,7 @@ void arg_max(ConstRows x, Extent size, void* workspace, Selected out, cudaStream
   const std::int64_t chunks = divide_up(size.columns, kArgMaxChunk);
   if (chunks > 0) {
     with_pack<kPack>(size.columns % kPack == 0 && packable(kPack, x), [&](auto pack) {
-      TP_LAUNCH((arg_max_of_chunk_kernel<pack()>), chunk_grid(chunks, size.rows), dim3(kThreads), 0,
+      TP_LAUNCH((arg_max_of_chunk_kernel<pack()>), chunk_grid(size.rows, chunks), dim3(kThreads), 0,
                 stream, x.data, x.stride, size, best);
     });
   }
@@ -247,15 +235,15 @@ void top_k(
     const std::int64_t chunks = chunks_of(count);
     const bool last = chunks == 1;
     const Round round = {count, k, sort_size_for(count)};
-    const dim3 grid = chunk_grid(chunks, size.rows);
+    const dim3 grid = chunk_grid(size.rows, chunks);
     Key* const winners = last ? nullptr : unused;
     const Selected result = last ? out : Selected{};
     if (entrants == nullptr)
-      TP_LAUNCH(first_round_kernel, grid, dim3(kThreads), 0, stream, x.data, x.stride, size.rows,
-                round, winners, result.values, result.columns);
-    else
-      TP_LAUNCH(next_round_kernel, grid, dim3(kThreads), 0, stream, entrants, size.rows, round,
+      TP_LAUNCH(first_round_kernel, grid, dim3(kThreads), 0, stream, x.data, x.stride, round,
                 winners, result.values, result.columns);
+    else
+      TP_LAUNCH(next_round_kernel, grid, dim3(kThreads), 0, stream, entrants, round, winners,
+                result.values, result.columns);
     if (last) return;
     entrants = winners;
     unused += size.rows * chunks * k;
