@@ -88,7 +88,6 @@ void on_fault(int signal, siginfo_t* info, void* raw_context) {
          execution == nullptr ? StackTrace::here() : StackTrace::at(code_address(context)));
 }
 
-// Test frameworks install a handler for each test, and take ours away with it: then it is put back.
 #if EMULATED_ASAN
 // Adds to AddressSanitizer's own report what only the emulation knows.
 void on_asan_report(const char* /*report*/) {
@@ -99,6 +98,7 @@ void on_asan_report(const char* /*report*/) {
 }
 #endif
 
+// Test frameworks install a handler for each test, and take ours away with it: then it is put back.
 void install() {
 #if EMULATED_ASAN
   __asan_set_error_report_callback(on_asan_report);
