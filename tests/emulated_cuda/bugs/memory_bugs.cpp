@@ -27,7 +27,9 @@ bool write_into_padding(bool wrong) {
   return copy_with(wrong ? 61 : 60, 60, 60, wrong);
 }
 
-bool use_after_free(bool wrong) {
+// copy(out, in, stream) reads memory that has been given back.
+template <class Copy>
+bool use_after_free_by(const Copy& copy, bool wrong) {
   const TestStream stream;
   const Zeros out(stream, 64);
   float* in = nullptr;
@@ -36,7 +38,7 @@ bool use_after_free(bool wrong) {
   if (wrong) {
     check(cudaFree(in));
   }
-  copy_elements(out.data(), in, 64, false, stream);
+  copy(out.data(), in, stream);
   stream.synchronize();
   if (!wrong) {
     check(cudaFree(in));
@@ -44,21 +46,18 @@ bool use_after_free(bool wrong) {
   return true;
 }
 
+bool use_after_free(bool wrong) {
+  return use_after_free_by([](float* out, const float* in,
+                              cudaStream_t stream) { copy_elements(out, in, 64, false, stream); },
+                           wrong);
+}
+
 bool use_after_free_in_struct(bool wrong) {
-  const TestStream stream;
-  const Zeros out(stream, 64);
-  float* in = nullptr;
-  check(cudaMalloc(&in, 256));
-  check(cudaMemsetAsync(in, 0, 256, stream));
-  if (wrong) {
-    check(cudaFree(in));
-  }
-  copy_by_struct({out.data(), in}, 64, stream);
-  stream.synchronize();
-  if (!wrong) {
-    check(cudaFree(in));
-  }
-  return true;
+  return use_after_free_by(
+      [](float* out, const float* in, cudaStream_t stream) {
+        copy_by_struct({out, in}, 64, stream);
+      },
+      wrong);
 }
 
 bool host_reads_device_memory(bool wrong) {
